@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     run(connection, stream, context, |connection, event, context| {
         match event {
             Event::Open(opened) => {
-                println!("client: open, {}", opened.tls.version);
+                println!("client: open, {}", opened.tls);
                 // Both leave in one record.
                 connection.send(Outgoing::text("hello"), context)?;
                 connection.send(Outgoing::text("that was all"), context)?;

@@ -20,7 +20,7 @@ impl Handler for Echo {
     type State = u64;
 
     fn on_open(&mut self, conn: &mut Conn<'_, u64>, opening: &Opening<'_>) {
-        println!("{} {}: open, {} {}", conn.id(), conn.peer(), opening.tls.version, opening.tls.suite);
+        println!("{} {}: open, {}", conn.id(), conn.peer(), opening.tls);
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {

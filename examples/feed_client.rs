@@ -2,9 +2,9 @@
 //! The first copy of a price counts, a silent feed is bounced, and a slow consumer meets the latest price of each symbol.
 
 use std::time::{Duration, Instant, SystemTime};
-use tautline::feed::{Arbiter, Latest, latest};
 use tautline::http::HeaderValue;
 use tautline::{Client, ClientConfig, Closed, Config, Conn, DialId, Handler, Message, Reconnect, Roots, Stage, Target};
+use tautline_feed::{Arbiter, Latest, latest};
 
 const SECOND: Duration = Duration::from_secs(1);
 struct Feeds {

@@ -16,7 +16,7 @@ export interface SubscribeOptions {
   as?: string;
   /** The subscription holds: at first, and after each reconnection. */
   onSubscribed?: (at: { topic: string; offset?: number }) => void;
-  /** Messages up to `offset` are not kept any more: the client missed some. Those after it follow. */
+  /** Messages up to `offset` are not kept any more: the client missed some. All that are kept follow. */
   onLate?: (at: { topic: string; offset: number }) => void;
   /** All members, by identifier, with their names: at first, and after each change. */
   onMembers?: (members: Map<string, string>) => void;
@@ -37,6 +37,10 @@ export interface HubOptions {
   /** The class for connections, where the platform has none: that of the package `ws`. */
   WebSocket?: unknown;
   onState?: (state: "open" | "closed") => void;
+  /** Milliseconds of silence after which the hub is asked for a message; 20,000 by default. */
+  pingAfter?: number;
+  /** Milliseconds in which it then has to come, before the client connects again; 10,000 by default. */
+  pongWithin?: number;
 }
 
 /** One connection to a hub. It is opened again after each end, and goes on from the offsets that it has. */
@@ -48,6 +52,11 @@ export class HubClient {
     onMessage: (message: HubMessage<T>) => void,
     options?: SubscribeOptions,
   ): Subscription;
-  publish(topic: string, data: unknown, options?: { key?: string }): Promise<{ offset?: number; reach?: "all" | "host" }>;
+  /** Rejects after `timeout` milliseconds without an answer, 60,000 by default. The hub may have the message all the same. */
+  publish(
+    topic: string,
+    data: unknown,
+    options?: { key?: string; timeout?: number },
+  ): Promise<{ offset?: number; reach?: "all" | "host" }>;
   close(): void;
 }

@@ -10,6 +10,19 @@ const LONGEST_WAIT = 5_000;
 const LONGEST_HINT = 30_000;
 const RETRY = 500;
 const MOST_UNANSWERED = 128;
+/** Milliseconds without a message of the hub after which it is asked for one, those until it has to come, and those for an answer. */
+const PING_AFTER = 20_000;
+const PONG_WITHIN = 10_000;
+const PUBLISH_WITHIN = 60_000;
+
+/** Calls a listener. Its exception is its own, and must not end what the client does. */
+const call = (listener, ...values) => {
+  try {
+    listener?.(...values);
+  } catch (error) {
+    console.error("a listener of HubClient failed:", error);
+  }
+};
 
 const jittered = (longest) => longest * (0.5 + Math.random() / 2);
 
@@ -30,19 +43,27 @@ export class HubClient {
   #failures = 0;
   #timer = null;
   #retryTimer = null;
+  #pingAfter;
+  #pongWithin;
+  #liveness = null;
   #topics = new Map();
   #unanswered = new Map();
   #retries = new Set();
   #name = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   #nextId = 0;
 
-  constructor(url, { WebSocket = globalThis.WebSocket, onState = () => {} } = {}) {
+  constructor(
+    url,
+    { WebSocket = globalThis.WebSocket, onState = () => {}, pingAfter = PING_AFTER, pongWithin = PONG_WITHIN } = {},
+  ) {
     if (!WebSocket) {
       throw new TypeError("this platform has no WebSocket: pass one as an option");
     }
     this.#url = url;
     this.#WebSocket = WebSocket;
     this.#onState = onState;
+    this.#pingAfter = pingAfter;
+    this.#pongWithin = pongWithin;
     this.#connect();
   }
 
@@ -80,25 +101,34 @@ export class HubClient {
 
   /**
    * Publishes a value, and repeats it until the hub answers. In a topic with history it is stored once. The promise gives its
-   * offset, or in a plain topic whether all hosts got it.
+   * offset, or in a plain topic whether all hosts got it. Without an answer in time it is rejected: the hub may have the message
+   * all the same.
    */
-  publish(topic, data, { key } = {}) {
+  publish(topic, data, { key, timeout = PUBLISH_WITHIN } = {}) {
     if (this.#closed) {
       return Promise.reject(new Error("the client is closed"));
     }
     if (this.#unanswered.size >= MOST_UNANSWERED) {
       return Promise.reject(new Error("too many messages wait for an answer"));
     }
-    if (data === undefined) {
-      return Promise.reject(new TypeError("a message needs a value that JSON has"));
-    }
     const id = `${this.#name}-${this.#nextId++}`;
-    const request = { type: "publish", topic, data, key, id };
+    let request;
+    try {
+      if (JSON.stringify(data) === undefined) {
+        throw new TypeError("a message needs a value that JSON has");
+      }
+      // Now, so that later changes of the value do not count, and a value that JSON does not have is rejected.
+      request = JSON.stringify({ type: "publish", topic, data, key, id });
+    } catch (error) {
+      return Promise.reject(error);
+    }
     return new Promise((resolve, reject) => {
-      this.#unanswered.set(id, { request, resolve, reject });
+      const late = () => this.#answered(id, () => reject(new Error(`the hub has not answered in ${timeout} ms`)));
+      const timer = Number.isFinite(timeout) ? setTimeout(late, timeout) : null;
+      this.#unanswered.set(id, { request, resolve, reject, timer });
       // Behind messages that have to be repeated, so that the order holds.
       if (this.#retries.size === 0) {
-        this.#send(request);
+        this.#sendText(request);
       }
     });
   }
@@ -108,8 +138,10 @@ export class HubClient {
     this.#closed = true;
     clearTimeout(this.#timer);
     clearTimeout(this.#retryTimer);
+    clearTimeout(this.#liveness);
     this.#socket?.close(1000);
-    for (const { reject } of this.#unanswered.values()) {
+    for (const { reject, timer } of this.#unanswered.values()) {
+      clearTimeout(timer);
       reject(new Error("the client was closed"));
     }
     this.#unanswered.clear();
@@ -123,16 +155,21 @@ export class HubClient {
       this.#failures = 0;
       this.#retries.clear();
       this.#topics.forEach((state) => this.#sendSubscription(state));
-      this.#unanswered.forEach(({ request }) => this.#send(request));
-      this.#onState("open");
+      this.#unanswered.forEach(({ request }) => this.#sendText(request));
+      this.#watch();
+      call(this.#onState, "open");
     };
-    socket.onmessage = ({ data }) => this.#receive(data);
+    socket.onmessage = ({ data }) => {
+      this.#watch();
+      this.#receive(data);
+    };
     socket.onerror = () => {};
     socket.onclose = (closed) => {
       const wasOpen = this.#open;
       this.#open = false;
+      clearTimeout(this.#liveness);
       if (wasOpen) {
-        this.#onState("closed");
+        call(this.#onState, "closed");
       }
       if (!this.#closed) {
         const own = jittered(Math.min(FIRST_WAIT * 2 ** this.#failures++, LONGEST_WAIT));
@@ -143,9 +180,37 @@ export class HubClient {
     };
   }
 
+  /**
+   * Waits for the next message. A hub that is silent is asked for one, and a connection on which it does not come is given up: a
+   * socket whose network is gone can stay open for many minutes.
+   */
+  #watch() {
+    clearTimeout(this.#liveness);
+    if (this.#closed || !this.#open) {
+      return;
+    }
+    this.#liveness = setTimeout(() => {
+      this.#send({ type: "ping" });
+      this.#liveness = setTimeout(() => this.#giveUp(), this.#pongWithin);
+    }, this.#pingAfter);
+  }
+
+  /** Ends the connection now. The socket's own end may come minutes later, or not at all. */
+  #giveUp() {
+    const socket = this.#socket;
+    const { onclose } = socket;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
+    onclose({ code: 1006, reason: "" });
+  }
+
   #send(request) {
+    this.#sendText(JSON.stringify(request));
+  }
+
+  #sendText(text) {
     if (this.#open) {
-      this.#socket.send(JSON.stringify(request));
+      this.#socket.send(text);
     }
   }
 
@@ -160,6 +225,9 @@ export class HubClient {
     } catch {
       return;
     }
+    if (typeof answer !== "object" || answer === null) {
+      return;
+    }
     const state = this.#topics.get(answer.topic);
     switch (answer.type) {
       case "message":
@@ -167,7 +235,7 @@ export class HubClient {
           return;
         }
         state.after = answer.offset;
-        state.onMessage({ topic: answer.topic, data: answer.data, offset: answer.offset, key: answer.key });
+        call(state.onMessage, { topic: answer.topic, data: answer.data, offset: answer.offset, key: answer.key });
         break;
       case "subscribed":
       case "late": {
@@ -180,7 +248,7 @@ export class HubClient {
           state.after = answer.offset;
         }
         state.epoch = answer.epoch;
-        (isLate ? state.onLate : state.onSubscribed)?.({ topic: answer.topic, offset: answer.offset });
+        call(isLate ? state.onLate : state.onSubscribed, { topic: answer.topic, offset: answer.offset });
         break;
       }
       case "resync":
@@ -190,8 +258,10 @@ export class HubClient {
         break;
       case "members":
         this.#setMembers(state, (members) => {
-          members.clear();
-          answer.members.forEach(([id, name]) => members.set(id, name));
+          if (!answer.more) {
+            members.clear();
+          }
+          (answer.members ?? []).forEach(([id, name]) => members.set(id, name));
         });
         break;
       case "join":
@@ -210,7 +280,7 @@ export class HubClient {
         } else if (answer.id) {
           this.#answered(answer.id, ({ reject }) => reject(new Error(answer.reason)));
         } else {
-          state?.onError?.(new Error(answer.reason));
+          call(state?.onError, new Error(answer.reason));
         }
         break;
     }
@@ -219,13 +289,14 @@ export class HubClient {
   #setMembers(state, change) {
     if (state) {
       change(state.members);
-      state.onMembers?.(new Map(state.members));
+      call(state.onMembers, new Map(state.members));
     }
   }
 
   #answered(id, act) {
     const waiting = this.#unanswered.get(id);
     this.#unanswered.delete(id);
+    clearTimeout(waiting?.timer);
     if (waiting) {
       act(waiting);
     }
@@ -234,6 +305,6 @@ export class HubClient {
   #retry() {
     this.#retryTimer = null;
     this.#retries.clear();
-    this.#unanswered.forEach(({ request }) => this.#send(request));
+    this.#unanswered.forEach(({ request }) => this.#sendText(request));
   }
 }

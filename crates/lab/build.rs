@@ -1,4 +1,4 @@
-//! Records commit, compiler and libraries of a build for its results.
+//! Records commit, compiler, profile and libraries of a build for its results.
 //!
 //! Nothing here may fail a build: facts that cannot be found are "unknown".
 
@@ -14,6 +14,7 @@ fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
     set("TAUTLINE_COMMIT", commit(&root));
     set("TAUTLINE_RUSTC", env::var("RUSTC").ok().and_then(|rustc| run(Command::new(rustc).arg("--version"))));
+    set("TAUTLINE_PROFILE", profile());
     let lock = root.join("Cargo.lock");
     let text = fs::read_to_string(&lock).unwrap_or_default();
     if !text.is_empty() {
@@ -26,6 +27,13 @@ fn main() {
 
 fn set(name: &str, value: Option<String>) {
     println!("cargo::rustc-env={name}={}", value.as_deref().unwrap_or("unknown"));
+}
+
+/// The profile, by the folder of the build: `target/PROFILE/build/PACKAGE/out`.
+fn profile() -> Option<String> {
+    let out = PathBuf::from(env::var_os("OUT_DIR")?);
+    let build = out.ancestors().nth(2).filter(|folder| folder.ends_with("build"))?;
+    build.parent()?.file_name()?.to_str().map(str::to_owned)
 }
 
 /// Commit of this checkout; `None` if the crate was unpacked inside another repository.

@@ -57,6 +57,28 @@ PYTHON
 )
 [ "$ready" = 200 ] || fail "/readyz: $ready"
 ok "it is ready"
+# A connection that says a line before the program is replaced, and one after.
+{ echo before; until [ -e /tmp/upgraded ]; do sleep 0.1; done; echo after; } \
+    | taut connect --ca /tmp/made/ca.pem --wait 60 wss://localhost/ > /tmp/said &
+client=$!
+tries=0
+until grep -q before /tmp/said; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || fail "it does not echo"
+    sleep 0.1
+done
+cp /usr/bin/taut /usr/bin/taut.new
+mv /usr/bin/taut.new /usr/bin/taut
+worker=$(cat "/proc/$server/task/$server/children")
+# Any process of the server names it. The shell parts them.
+# shellcheck disable=SC2086
+taut upgrade $worker $server 2> /tmp/refused || fail "no upgrade: $(cat /tmp/refused /tmp/log)"
+[ "$(cat "/proc/$server/task/$server/children")" != "$worker" ] || fail "the old process serves"
+grep -q '^NoNewPrivs:.*1' "/proc/$(tr -d ' ' < "/proc/$server/task/$server/children")/status" || fail "new privileges"
+touch /tmp/upgraded
+wait $client || fail "the connection has ended"
+[ "$(cat /tmp/said)" = "$(printf 'before\nafter')" ] || fail "it said $(cat /tmp/said)"
+ok "it is upgraded as it is started, and keeps its connections"
 kill -TERM $server
 wait $server || fail "it ended with $?: $(cat /tmp/log)"
 ok "it stops"

@@ -2,13 +2,14 @@
 //!
 //! `peers SERVER [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast]
 //! [--with-parent]` prints `listening on
-//! ws://ADDR` (`wss://` with a certificate) once it accepts connections.
+//! ws://ADDR` (`wss://` with a certificate) once it accepts connections. `peers feed-client URL` is a client of market data.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod axum_ws;
 mod common;
 mod fast;
+mod feed_client;
 mod ours;
 mod sockudo;
 mod tls;
@@ -23,7 +24,13 @@ use tokio::runtime::Builder;
 use yawc::DeflatePool;
 
 fn main() -> ExitCode {
-    let result = Arguments::parse(std::env::args_os().skip(1)).and_then(|arguments| {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, url] = &words[..]
+        && word == "feed-client"
+    {
+        return end(feed_client::run(url));
+    }
+    end(Arguments::parse(std::env::args_os().skip(1)).and_then(|arguments| {
         if arguments.with_parent {
             end_with_parent()?;
         }
@@ -40,7 +47,10 @@ fn main() -> ExitCode {
             runtime.enable_time();
         }
         runtime.enable_io().build()?.block_on(serve(&arguments))
-    });
+    }))
+}
+
+fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -110,6 +110,8 @@ const publisher = client();
   assert.notEqual(subscription.epoch, epoch);
   await publisher.publish("log:b", 3);
   await until("later messages arrive", () => got.at(-1) === 3);
+  // The one that was published before the subscriber was back is kept, so it is not lost.
+  assert.deepEqual(got, [1, 2, 3]);
   hub.close();
   ok("a restart");
 }
@@ -134,6 +136,69 @@ const publisher = client();
   assert(sockets[1].at - closed >= 748, `${sockets[1].at - closed}`);
   hub.close();
   ok("a hint when to come back");
+}
+{
+  const value = { n: 1 };
+  const published = publisher.publish("log:c", value);
+  value.n = 2;
+  const { offset } = await published;
+  const got = [];
+  await subscribed(publisher, "log:c", ({ data }) => got.push(data), { after: 0 });
+  await until("the message arrives", () => got.length === 1);
+  assert.deepEqual([got, offset > 0], [[{ n: 1 }], true], "the value at the call counts");
+  const cycle = {};
+  cycle.itself = cycle;
+  for (const bad of [cycle, 1n, undefined, () => {}]) {
+    await assert.rejects(publisher.publish("log:c", bad), TypeError);
+  }
+  assert.equal((await publisher.publish("log:c", null)).offset > offset, true, "null is a value");
+  ok("values");
+}
+{
+  // A server in this process, which says what it likes, or nothing.
+  const sockets = [];
+  class Scripted {
+    sent = [];
+    constructor() {
+      sockets.push(this);
+      setTimeout(() => this.onopen?.());
+    }
+    send(text) {
+      this.sent.push(JSON.parse(text));
+    }
+    // As with a network that is gone: the end does not come.
+    close() {}
+    say(value) {
+      this.onmessage({ data: typeof value === "string" ? value : JSON.stringify(value) });
+    }
+  }
+  const failed = [];
+  const { error } = console;
+  console.error = (...words) => failed.push(words);
+  const hub = new HubClient(url, { WebSocket: Scripted, pingAfter: 100, pongWithin: 100, onState: () => { throw new Error("a"); } });
+  await until("it connects", () => hub.isOpen);
+  const got = [];
+  hub.subscribe("t", ({ data }) => {
+    got.push(data);
+    throw new Error("a listener's own");
+  });
+  for (const odd of ["null", "7", "[]", "no JSON", "{}", '{"type":"members","topic":"t"}']) {
+    sockets[0].say(odd);
+  }
+  sockets[0].say({ type: "message", topic: "t", data: 1 });
+  sockets[0].say({ type: "message", topic: "t", data: 2 });
+  assert.deepEqual(got, [1, 2], "no exception of a listener stops the client");
+  assert(failed.length >= 3 && failed.every(([what]) => what.includes("listener")));
+  console.error = error;
+  ok("odd messages and listeners that throw");
+  await until("a silent hub is asked", () => sockets[0].sent.some(({ type }) => type === "ping"));
+  await until("it is given up", () => sockets.length >= 2);
+  await until("it connects again", () => hub.isOpen);
+  ok("a connection that is half open");
+  await assert.rejects(hub.publish("log:d", 1, { timeout: 50 }), /not answered in 50 ms/);
+  assert.equal(sockets.length >= 2, true);
+  hub.close();
+  ok("a publish without an answer");
 }
 publisher.close();
 await kill(server);

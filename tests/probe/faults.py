@@ -1,4 +1,5 @@
-"""Plants faults in endpoints made by other software, and has `taut probe` find them.
+"""Plants faults in endpoints made by other software, and has `taut probe` find them. Proxies that are configured as our
+documents say have none.
 
 Called as: faults.py TAUT FOLDER [--go SERVER] [--uwebsockets SERVER]. The Python that runs it has `websockets`; NODE_PATH
 leads to `ws`.
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import certificates
+import proxies
 
 TAUT, FOLDER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 SERVERS = dict(zip(sys.argv[3::2], sys.argv[4::2]))
@@ -348,6 +350,17 @@ def uwebsockets():
     return cases
 
 
+def documented():
+    """The configurations of proxies in our documents, which have no fault."""
+    programs = [(name, make) for name, make in (("nginx", proxies.nginx), ("haproxy", proxies.haproxy)) if installed(name)]
+    if not programs:
+        return []
+    number = port()
+    release()
+    places = proxies.backends(TAUT, FOLDER, start, number)
+    return [case for _, make in programs for case in make(TAUT, FOLDER, start, port, release, accepts, places)]
+
+
 def release():
     while held:
         held.pop().close()
@@ -358,11 +371,11 @@ def main():
     FOLDER.mkdir(parents=True)
     certificates.make(FOLDER)
     plain, cases = node()
-    for endpoints in (lambda: nginx(plain), lambda: haproxy(plain), python, openssl, go, uwebsockets):
+    for endpoints in (lambda: nginx(plain), lambda: haproxy(plain), python, openssl, go, uwebsockets, documented):
         cases += endpoints()
     failed = 0
     with ThreadPoolExecutor(3) as pool:
-        for case, seconds, wrong in pool.map(Case.run, cases):
+        for case, seconds, wrong in pool.map(lambda case: case.run(), cases):
             failed += wrong is not None
             print(f"{'FAILED' if wrong else 'ok'} {case.name}: {wrong or case.verdict or 'nothing'} ({seconds:.1f} s)",
                   flush=True)

@@ -25,9 +25,10 @@ const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 ///
 /// Only the archive is built: beside a library for Rust, rustc does not optimise across crates.
 pub(crate) fn install(context: &Context, prefix: &Path, options: &[&str]) -> Outcome {
-    let arguments = ["rustc", "--release", "--locked", "-p", "tautline-capi", "--lib", "--crate-type", "staticlib"];
+    let arguments =
+        ["rustc", "--profile", "dist", "--locked", "-p", "tautline-capi", "--lib", "--crate-type", "staticlib"];
     run(cargo(&arguments).args(options), context.deadline)?;
-    lay_out(context, prefix, "release")
+    lay_out(context, prefix, "dist")
 }
 
 /// Builds the library for tests, and returns the prefix where it is installed.

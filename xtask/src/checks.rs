@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
-use std::{fs, io};
+use std::{fs, io, thread};
 
 use crate::cargo::{cargo, everything, tool};
 use crate::outcome::{Failure, Outcome};
@@ -22,7 +22,8 @@ const INTERLEAVINGS: &str = "tests/interleavings/Cargo.toml";
 /// Every package, formatted as rustfmt.toml says.
 pub(crate) fn fmt(context: &Context) -> Outcome {
     run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
-    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST, peers::WTX_MANIFEST, python::MANIFEST] {
+    let others = [peers::MANIFEST, peers::WTX_MANIFEST, peers::DECODERS_MANIFEST];
+    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, python::MANIFEST].into_iter().chain(others) {
         run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
     }
     Ok(())
@@ -59,11 +60,17 @@ pub(crate) fn test(context: &Context) -> Outcome {
         return Err(error.into());
     }
     let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-    run(test.env("TAUTLINE_SKIPPED", &told), context.deadline)?;
+    run(at_once(test.env("TAUTLINE_SKIPPED", &told)), context.deadline)?;
     for (part, reason) in skipped(&fs::read_to_string(&told).unwrap_or_default()) {
         context.skip(part, reason);
     }
     Ok(())
+}
+
+/// Has four tests run at once where cargo would run one for each processor, of which there may be two: most tests wait.
+fn at_once(test: &mut Command) -> &mut Command {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    test.env("RUST_TEST_THREADS", processors.max(4).to_string())
 }
 
 /// The parts that tests could not run, each once with its reason.
@@ -78,7 +85,8 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     }
     // With the features of the ordinary tests, so that nothing is compiled twice.
     let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--test", "e2e"]);
-    run(tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring"), context.deadline)
+    tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring");
+    run(at_once(&mut tests), context.deadline)
 }
 
 /// Runs of the simulator, with options of its own.
@@ -92,9 +100,9 @@ pub(crate) fn simulate_some(context: &Context) -> Outcome {
     run(Command::new(taut::example("simulate")).args(["--seeds", "2000"]), context.deadline)
 }
 
-/// Honest clients beside thousands of silent ones.
+/// Honest clients beside thousands of silent ones, and of greedy ones.
 pub(crate) fn crowds(context: &Context) -> Outcome {
-    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "e2e"]);
+    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "e2e", "--test", "memory"]);
     run(test.args(["--", "--ignored", "--nocapture", "three_thousand"]), context.deadline)
 }
 
@@ -160,7 +168,7 @@ pub(crate) fn deny(context: &Context) -> Outcome {
         command.args(arguments).current_dir(paths::root());
         command
     };
-    for manifest in ["Cargo.toml", python::MANIFEST, peers::MANIFEST, peers::WTX_MANIFEST] {
+    for manifest in ["Cargo.toml", python::MANIFEST, peers::MANIFEST, peers::WTX_MANIFEST, peers::DECODERS_MANIFEST] {
         let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
         run(command.args(["--hide-inclusion-graph", "bans", "licenses", "sources"]), context.deadline)?;
     }

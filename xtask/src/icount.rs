@@ -1,4 +1,4 @@
-//! Instructions of the server for fixed scenarios, by callgrind, beside a committed baseline.
+//! Instructions of the server as it is shipped, for fixed scenarios, by callgrind, beside a committed baseline.
 //!
 //! A count needs no quiet machine, unlike a time. Each scenario runs twice, shortly and for longer. The difference in
 //! instructions, divided by the difference in operations, has neither start nor end of the program in it.
@@ -12,7 +12,7 @@ mod scenario;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::{Failure, Outcome};
-use crate::process::{output, run as run_command};
+use crate::process::output;
 use crate::stage::Context;
 use crate::{cargo, paths};
 use baseline::Baseline;
@@ -37,8 +37,8 @@ pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
     if output(std::process::Command::new("valgrind").arg("--version")).is_none() {
         return Err(Failure::Skipped("valgrind is not installed".to_owned()));
     }
-    run_command(&mut cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli"]), context.deadline)?;
-    let program = paths::target().join("release/taut");
+    let build = cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-cli"]);
+    let [program] = cargo::executables(context, build, ["taut"])?;
     let path = file();
     let before = Baseline::read(&path)?;
     let mut now = Baseline::default();
@@ -89,7 +89,7 @@ fn measure(program: &Path, scenario: &Scenario, full: Option<f64>, context: &Con
 
 /// Instructions for one frame that is decoded in memory.
 fn frame(context: &Context) -> Result<f64, Failure> {
-    let build = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-ws", "--example", FRAMES]);
+    let build = cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-ws", "--example", FRAMES]);
     let [program] = cargo::executables(context, build, [FRAMES])?;
     let [short, long] = DECODED.map(|count| run::decode(&program, count, context));
     let (short, long) = (short?, long?);

@@ -1,5 +1,7 @@
 //! Development tasks. `cargo xtask test` and `cargo xtask test --rest` together are what CI runs; the others are parts of these.
 
+mod acme;
+mod alerts;
 mod autobahn;
 mod browser;
 mod c_library;
@@ -76,6 +78,7 @@ cargo xtask <task>
                                     Autobahn suite runs both ways
   python --websockets-tests [DIR]   the same, then the asyncio tests of the package `websockets` against it, from a
                                     checkout or from GitHub
+  acme                              certificates by themselves, against an authority for tests (pebble)
   hub                               topics of several hosts on a nats-server, which Go builds
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
@@ -85,6 +88,7 @@ cargo xtask <task>
   dist [--check | --deb]            taut as one static file, by the profile `dist`: --check builds it twice and compares,
                                     --deb makes a package of it
   publish                           packs all crates that users depend on, as registries take them
+  alerts                            the alerts in packaging/prometheus, by promtool
   browser                           the page of `taut bench report` in Chromium: errors, requests, sorting, filters, a
                                     phone's width, light and dark, paper
   hostile [--only PATTERN] [--every] [--json]
@@ -127,13 +131,7 @@ fn main() -> ExitCode {
         ["uring"] => {
             stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
         }
-        ["xdp"] => stage::run(&[
-            stage("xdp driver", 10, xdp::driver),
-            stage("xdp", 10, xdp::test),
-            build(),
-            stage("xdp program", 5, xdp::program),
-            stage("autobahn xdp", 10, xdp::autobahn),
-        ]),
+        ["xdp"] => stage::run(&xdp_stages()),
         ["simulate", ref options @ ..] => {
             let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
             stage::run(&[stage("simulate", 600, move |context| checks::simulate(context, &options))])
@@ -149,11 +147,12 @@ fn main() -> ExitCode {
             })])
         }
         ["c-library", "--conformance"] => stage::run(&[build(), stage("autobahn C", 5, autobahn::in_c)]),
-        ["java"] => stage::run(&[stage("java", 10, java::test)]),
+        ["acme" | "java"] => only(&words),
         ["python", ref options @ ..] => python_stages(options),
         ["dist", ref options @ ..] => dist(options),
         ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
+        ["alerts"] => stage::run(&[stage("alerts", 5, alerts::test)]),
         ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
@@ -179,6 +178,16 @@ fn main() -> ExitCode {
         ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
         _ => usage(),
     }
+}
+
+fn xdp_stages() -> [Stage; 5] {
+    [
+        stage("xdp driver", 10, xdp::driver),
+        stage("xdp", 10, xdp::test),
+        build(),
+        stage("xdp program", 5, xdp::program),
+        stage("autobahn xdp", 10, xdp::autobahn),
+    ]
 }
 
 fn python_stages(options: &[&str]) -> ExitCode {
@@ -237,6 +246,8 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("installs a package with the program", stage("package", 5, dist::deb::test)),
         ("packs all crates", stage("publish", 10, publish::check)),
         ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
+        ("needs an authority for tests", stage("acme", 30, acme::test)),
+        ("unpacks a tool of Prometheus", stage("alerts", 5, alerts::test)),
         ("needs a browser", stage("browser", 5, browser::test)),
         ("plants faults in servers of other projects", stage("probe", 10, interop::faults::run)),
         ("installs packages for Python", stage("python", 20, python::test)),

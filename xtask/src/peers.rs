@@ -15,6 +15,9 @@ pub(crate) const MANIFEST: &str = "peers/Cargo.toml";
 /// The manifest of the server on wtx, which needs a newer compiler. `taut bench` builds it if there is one.
 pub(crate) const WTX_MANIFEST: &str = "peers/wtx/Cargo.toml";
 
+/// The manifest of the decoders, which `taut bench` does not run.
+pub(crate) const DECODERS_MANIFEST: &str = "peers/feed/Cargo.toml";
+
 /// Names of the servers, as the `peers` program takes them.
 const SERVERS: [&str; 7] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite", "sockudo", "axum", "tautline"];
 

@@ -55,6 +55,7 @@ const MORE: &[Need] = &[
         probe: ("sh", &["-c", "test -n \"$(find /usr/lib /usr/lib64 -maxdepth 2 -name libssl.a 2>&-)\""]),
         packages: &["libssl-dev"],
     },
+    Need { name: "pebble (acme)", probe: ("sh", &["-c", "command -v pebble-challtestsrv"]), packages: &["pebble"] },
     Need { name: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
     Need { name: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
 ];

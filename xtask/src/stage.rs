@@ -15,6 +15,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("autobahn uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("miri", "needs a nightly toolchain and the component server"),
+    ("alerts", "needs promtool, which not every distribution has as a package"),
     ("browser", "needs Chromium, which not every distribution has as a package"),
     ("package", "needs a machine that permits to mount an overlay above the root folder"),
     ("java", "needs Maven and a JDK that Debian 12 does not have"),

@@ -85,7 +85,8 @@ pub(crate) fn with_everything(context: &Context) -> Result<PathBuf, Failure> {
 
 /// Builds `taut` as it is released, with OpenSSL too, and returns its path. Latencies of other builds say little.
 pub(crate) fn released(context: &Context) -> Result<PathBuf, Failure> {
-    let build = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli", "--features", "openssl"]);
+    let build =
+        cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-cli", "--features", "openssl"]);
     let [taut] = cargo::executables(context, build, ["taut"])?;
     Ok(taut)
 }
@@ -142,7 +143,7 @@ pub(crate) fn serve(
 ) -> Result<Server, Failure> {
     let port = free_port()?;
     let mut command = Command::new(program());
-    command.args(["serve", "--app", "echo", "--listen", &format!("127.0.0.1:{port}")]);
+    command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
     match scheme {
         Scheme::Ws => command.arg("--plain"),
         Scheme::Wss => command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key),

@@ -1,7 +1,7 @@
 //! Upgrades in a row under load, between two builds of `taut`.
 
 use crate::cargo::cargo;
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::run;
 use crate::stage::Context;
@@ -9,15 +9,33 @@ use crate::stage::Context;
 /// Connections, messages per second and upgrades of the full run.
 pub(crate) const FULL: &str = "10000,20000,100";
 
-/// Builds `taut` with its default features and without them, and upgrades from one to the other and back.
+/// The tests: of plain servers, of hardened ones, without a log, and below a service manager that does what systemd does.
+const TESTS: [&str; 4] = [
+    "nothing_is_lost_in_a_row_of_upgrades_under_load",
+    "nothing_is_lost_in_a_row_of_upgrades_of_hardened_servers",
+    "nothing_is_lost_in_a_row_of_upgrades_whose_log_is_full",
+    "nothing_is_lost_in_a_row_of_upgrades_below_a_service_manager",
+];
+
+/// Builds `taut` with its default features and with `harden` alone, and upgrades from one to the other and back. Servers of each
+/// kind but the first are upgraded a fifth as often.
 pub(crate) fn test(context: &Context, size: &str) -> Outcome {
     let other = paths::own("upgrades");
-    let package = ["--release", "--package", "tautline-cli", "--locked"];
-    let mut build = cargo(&["build", "--no-default-features"]);
+    let package = ["--profile", "dist", "--package", "tautline-cli", "--locked"];
+    let mut build = cargo(&["build", "--no-default-features", "--features", "harden"]);
     run(build.args(package).arg("--target-dir").arg(&other), context.deadline)?;
-    let mut test = cargo(&["test", "--test", "program"]);
-    test.args(package).args(["--", "--exact", "--nocapture"]);
-    test.arg("generations::nothing_is_lost_in_a_row_of_upgrades_under_load");
-    test.env("TAUT_UPGRADES", size).env("TAUT_OTHER_BUILD", other.join("release/taut"));
-    run(&mut test, context.deadline)
+    let fewer = fewer_upgrades(size).ok_or_else(|| Failure::Failed(format!("{size}: three numbers are needed")))?;
+    for (name, size) in TESTS.iter().zip([size].into_iter().chain([fewer.as_str(); TESTS.len() - 1])) {
+        let mut test = cargo(&["test", "--test", "program"]);
+        test.args(package).args(["--", "--exact", "--nocapture"]).arg(format!("generations::{name}"));
+        test.env("TAUT_UPGRADES", size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
+        run(&mut test, context.deadline)?;
+    }
+    Ok(())
+}
+
+/// Returns the size with a fifth of its upgrades.
+fn fewer_upgrades(size: &str) -> Option<String> {
+    let (load, upgrades) = size.rsplit_once(',')?;
+    Some(format!("{load},{}", upgrades.trim().parse::<u32>().ok()?.div_ceil(5)))
 }

@@ -14,7 +14,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline::layers::engine::SharedLimits;
+use tautline::layers::ws::handshake::{self, HandshakeError, parse_uri};
 use tautline::{DeflateConfig, EngineKind, Fused, Plain, Target};
+
+/// The host of a URI as the system's resolver takes it, and as the header `Host` has it.
+#[pyfunction]
+pub(crate) fn host_of(uri: &str) -> PyResult<(String, String)> {
+    let wrong = |error: HandshakeError| PyValueError::new_err(error.to_string());
+    let server = parse_uri(uri).and_then(|uri| handshake::Target::of(&uri)).map_err(wrong)?;
+    let header = server.host_header();
+    Ok((server.zone.map_or_else(|| server.host.clone(), |zone| format!("{}%{zone}", server.host)), header))
+}
 
 /// A loop for outgoing connections with the same settings and the same TLS.
 #[pyclass(frozen, module = "tautline._native")]
@@ -58,13 +68,14 @@ impl Dialer {
     }
 
     /// Begins to connect, and returns the connection's key: an event `open` or `failed` of the hub follows.
-    #[pyo3(signature = (hub, uri, *, address = None, server_name = None, headers = vec![], subprotocols = vec![], proxy = None, origin = None))]
+    #[pyo3(signature = (hub, uri, *, address = None, addresses = vec![], server_name = None, headers = vec![], subprotocols = vec![], proxy = None, origin = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a method in Python")]
     fn dial(
         &self,
         hub: &Hub,
         uri: &str,
         address: Option<&str>,
+        addresses: Vec<String>,
         server_name: Option<String>,
         headers: Vec<(String, String)>,
         subprotocols: Vec<String>,
@@ -77,6 +88,9 @@ impl Dialer {
             return Err(PyValueError::new_err("wss:// needs TLS, and ws:// has none"));
         }
         target.address = address.map(parsed).transpose()?;
+        let wrong = |address: &str| PyValueError::new_err(format!("{address:?} is no address with a port"));
+        target.addresses =
+            addresses.iter().map(|one| one.parse().map_err(|_| wrong(one))).collect::<PyResult<Vec<_>>>()?;
         target.server_name = server_name;
         target.headers = header_map(headers)?;
         target.origin = origin;
@@ -84,6 +98,7 @@ impl Dialer {
         target.deflate = self.deflate;
         let unusable = |error| PyValueError::new_err(format!("unusable proxy: {error}"));
         target.proxy = proxy.map(|proxy| proxy.parse().map_err(unusable)).transpose()?;
+        target.check().map_err(|error| PyValueError::new_err(error.to_string()))?;
         let shared = Shared::new(hub.inbox(), self.outbox.clone(), self.queue);
         let key = shared.key;
         if self.outbox.order(Order::Dial { target: Box::new(target), shared }, &[]) {

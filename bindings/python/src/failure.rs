@@ -1,11 +1,12 @@
 use crate::head::Head;
+use std::time::SystemTime;
 use tautline::http::{HeaderValue, Response, header};
 use tautline::layers::ws::handshake::HandshakeError;
 use tautline::{Cause, ConnectError, Deadline};
 
 /// Why an attempt to connect failed.
 pub(crate) struct Failure {
-    /// `refused`, `resolve`, `timeout`, `status`, `tls`, `proxy`, `uri`, `eof` or `handshake`.
+    /// `refused`, `resolve`, `timeout`, `status`, `tls`, `proxy`, `permanent`, `eof` or `handshake`.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     /// The operating system's error, or 0.
@@ -13,14 +14,22 @@ pub(crate) struct Failure {
     /// The server's answer, and the front of its body.
     pub(crate) response: Option<Head>,
     pub(crate) body: Vec<u8>,
+    /// Seconds after which the server wants its client back.
+    pub(crate) retry_after: Option<f64>,
 }
 
 impl From<&ConnectError> for Failure {
     fn from(error: &ConnectError) -> Self {
-        let mut failure =
-            Self { kind: "handshake", text: format!("{error:#}"), errno: 0, response: None, body: Vec::new() };
+        let mut failure = Self {
+            kind: "handshake",
+            text: format!("{error:#}"),
+            errno: 0,
+            response: None,
+            body: Vec::new(),
+            retry_after: error.retry_after(SystemTime::now()).map(|after| after.as_secs_f64()),
+        };
         failure.kind = match error {
-            ConnectError::Target(_) => "uri",
+            _ if error.is_permanent() => "permanent",
             ConnectError::Resolve(_) => "resolve",
             ConnectError::Io { error, .. } => {
                 failure.errno = error.raw_os_error().unwrap_or(0);

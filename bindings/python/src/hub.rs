@@ -103,7 +103,7 @@ impl Hub {
             }
             News::Failed(failure) => {
                 let body = PyBytes::new(py, &failure.body).unbind();
-                let value = (failure.kind, failure.text, failure.errno, failure.response, body);
+                let value = (failure.kind, failure.text, failure.errno, failure.response, body, failure.retry_after);
                 self.tell(py, "failed", key, value)
             }
             News::Stopped => self.tell(py, "stopped", key, py.None()),

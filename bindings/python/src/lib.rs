@@ -39,7 +39,7 @@ mod worker;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::dialer::Dialer;
+    use crate::dialer::{Dialer, host_of};
     #[pymodule_export]
     use crate::frame::Frame;
     #[pymodule_export]

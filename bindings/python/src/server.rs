@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tautline::layers::engine::{HandshakePool, SharedLimits};
-use tautline::layers::tls::{Engine, Session};
+use tautline::layers::tls::Engine;
 use tautline::{Address, EngineKind, Fused, Plain};
 
 /// Loops that listen. Their events go to a [`Hub`].
@@ -168,7 +168,7 @@ impl Drop for Server {
 fn start_all<E: Engine>(plans: Vec<Plan>, engine: E, here: bool) -> io::Result<Vec<Address>> {
     let start = if here { local::start } else { worker::start };
     let mut pool = None;
-    if let Some(plan) = plans.first().filter(|_| !E::Session::PASSTHROUGH) {
+    if let Some(plan) = plans.first().filter(|_| !engine.is_plain()) {
         pool = Some(HandshakePool::start(&plan.config.offload)?);
     }
     let mut addresses = Vec::new();

@@ -174,6 +174,38 @@ def test_origins(run):
     run(main())
 
 
+def test_origins_below_a_name(run):
+    async def main():
+        async with serve(origins=["https://*.example.org", "http://localhost:80"]) as server:
+            for origin in ("https://a.b.example.org", "HTTPS://A.example.org:443", "http://localhost"):
+                await (await tautline.connect(uri(server), origin=origin)).close()
+            for origin in (None, "https://example.org", "https://evil-example.org", "http://localhost:8080"):
+                with pytest.raises(tautline.InvalidStatus):
+                    await tautline.connect(uri(server), origin=origin)
+        async with serve(origins=["*"]) as server:
+            for origin in (None, "https://any.example"):
+                await (await tautline.connect(uri(server), origin=origin)).close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("origin", "remedy"),
+    [
+        ("good.example", "https://good.example"),
+        ("https://good.example/path", "https://good.example"),
+        ("wss://good.example", "https://good.example"),
+        ("https://a.example,https://b.example", "each origin on its own"),
+        ("https://a.*.example", "https://\\*.example.org"),
+        ("https://b\u00fccher.example", "xn--"),
+        ("https://*.127.0.0.1", "https://\\*.example.org"),
+    ],
+)
+def test_origins_that_no_browser_sends_are_refused(origin, remedy):
+    with pytest.raises(ValueError, match=remedy):
+        serve(origins=[origin])
+
+
 def test_basic_auth(run):
     async def main():
         hook = tautline.basic_auth("realm", credentials=("ada", "secret"))

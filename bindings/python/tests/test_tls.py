@@ -440,3 +440,40 @@ def test_https_by_aiohttp_over_the_context(run_on, contexts):
         await runner.cleanup()
 
     run_on(main())
+
+
+def test_all_addresses_of_a_host_are_tried(run, contexts):
+    async def main():
+        loop = asyncio.get_running_loop()
+        closed, other, silent = socket.socket(), socket.socket(), socket.socket()
+        for one in (closed, other, silent):
+            one.bind(("127.0.0.1", 0))
+        # The kernel answers nobody while this queue is full.
+        silent.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(silent.getsockname())
+
+        def connect(*addresses):
+            async def getaddrinfo(host, port, **options):
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", one.getsockname()) for one in addresses]
+
+            loop.getaddrinfo = getaddrinfo
+            return tautline.tls.create_connection(asyncio.Protocol, "localhost", 7, ssl=contexts("own")[1])
+
+        server = await start_server("own", lambda reader, writer: writer.close(), contexts("own")[0])
+        alive = server.sockets[0]
+        for dead in (closed, silent):
+            transport, _ = await asyncio.wait_for(connect(dead, alive), 20)
+            assert transport.get_extra_info("peername") == alive.getsockname()
+            transport.close()
+        with pytest.raises(ConnectionRefusedError) as raised:
+            await connect(closed, other)
+        for one in (closed, other):
+            assert str(one.getsockname()[1]) in str(raised.value)
+        await close(server)
+        for one in (closed, other, silent, *waiting):
+            one.close()
+
+    run(main())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask c-library --prefix DIR
-//! cargo run --release -p tautline-capi --example cost DIR [BYTES]
+//! cargo run --profile dist -p tautline-capi --example cost DIR [BYTES]
 //! ```
 //!
 //! A program in C (`tests/c/bench.c`, compiled by `cc -O2` against the installed shared library) and a loop in Rust seal

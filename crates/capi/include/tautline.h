@@ -194,7 +194,8 @@
 // Setting of a server: 1 accepts permessage-deflate. Default 0.
 #define TAUT_SET_DEFLATE 17
 
-// Setting of servers and clients with callbacks: 1 delivers messages in pieces, to the callback `chunk`. Default 0.
+// Setting: 1 delivers messages in pieces, to the callback `chunk`, or as TAUT_EVENT_MESSAGE with TAUT_FIRST and TAUT_LAST.
+// Default 0.
 #define TAUT_SET_STREAMING 18
 
 // Setting: milliseconds from which a turn of a loop counts as slow, since a callback blocked it; 0 for never.
@@ -507,10 +508,10 @@ typedef struct taut_ws_event {
     size_t size;
     // Result: one of TAUT_EVENT_….
     uint32_t kind;
-    // Result: TAUT_TEXT for a text message, else 0.
+    // Result: TAUT_TEXT for a text message; TAUT_FIRST and TAUT_LAST for pieces of one, with TAUT_SET_STREAMING; else 0.
     uint32_t flags;
-    // Result: the bytes of a message or a pong, where they were decrypted. Valid until the next call of
-    // `taut_ws_next` or `taut_ws_window`.
+    // Result: the bytes of a message or a pong, where they were decrypted, or the body of a request. Valid until the next call
+    // of `taut_ws_next`, `taut_ws_window`, `taut_ws_upgrade` or `taut_ws_respond`.
     struct taut_slice data;
     // Result: the head of a request; else null. Valid until the next call of `taut_ws_next`, like all below.
     const struct taut_head *request;
@@ -1047,9 +1048,11 @@ taut_code taut_settings_subprotocols(const struct taut_settings *settings,
                                      size_t names_count,
                                      struct taut_error *error);
 
-// Sets the web pages that may connect to a server, such as `https://app.example`; one `*` is for any page.
+// Sets the web pages that may connect to a server: origins such as `https://app.example`, names below another such as
+// `https://*.example.org`, `null` for pages without an origin, and `*` for any page.
 //
-// The default is pages of the server's own host. Programs that are no browsers send no origin, and may connect.
+// Any other text is an error (TAUT_ERR_VALUE) that says what to write. The default is pages of the server's own host.
+// Programs that are no browsers send no origin, and may connect.
 //
 // Any thread may call this at any time.
 taut_code taut_settings_origins(const struct taut_settings *settings,

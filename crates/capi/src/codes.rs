@@ -176,7 +176,8 @@ pub const TAUT_SET_SLOW_LIMIT: u32 = 15;
 pub const TAUT_SET_SLOW_POLICY: u32 = 16;
 /// Setting of a server: 1 accepts permessage-deflate. Default 0.
 pub const TAUT_SET_DEFLATE: u32 = 17;
-/// Setting of servers and clients with callbacks: 1 delivers messages in pieces, to the callback `chunk`. Default 0.
+/// Setting: 1 delivers messages in pieces, to the callback `chunk`, or as TAUT_EVENT_MESSAGE with TAUT_FIRST and TAUT_LAST.
+/// Default 0.
 pub const TAUT_SET_STREAMING: u32 = 18;
 /// Setting: milliseconds from which a turn of a loop counts as slow, since a callback blocked it; 0 for never.
 pub const TAUT_SET_SLOW_TURN_MS: u32 = 19;

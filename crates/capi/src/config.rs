@@ -3,13 +3,14 @@ use crate::codes::{
     TAUT_ERR_VALUE, TAUT_OPTION_EXPORTER, TAUT_OPTION_KEY_LOG, TAUT_OPTION_POST_QUANTUM, TAUT_OPTION_RESUMPTION,
     TAUT_OPTION_TICKETS, TAUT_OPTION_TICKETS_PER_HANDSHAKE, TAUT_OPTION_VERSIONS, TAUT_SERVER,
 };
-use crate::engine::{self, AnyEngine, AnySession};
+use crate::engine::{self, AnyEngine};
 use crate::failure::Failure;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tautline::{Tls, TlsEngine};
 use tautline_tls::{
-    Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, TicketSecret, Tickets, Verify, Versions,
+    Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Session, TicketSecret, Tickets, Verify,
+    Versions,
 };
 
 /// A configuration: the settings that the next [`apply`](Config::apply) uses, and the engine that the last one made.
@@ -82,7 +83,7 @@ impl Config {
     }
 
     /// Makes a session under the applied settings. `host` is for clients.
-    pub(crate) fn session(&self, host: Option<&str>) -> Result<Box<dyn AnySession>, Failure> {
+    pub(crate) fn session(&self, host: Option<&str>) -> Result<Box<dyn Session>, Failure> {
         let is_server = matches!(*self.draft(), Draft::Server(_));
         let engine = self.applied()?.engine;
         match host {

@@ -27,8 +27,9 @@ pub(crate) const fn cause(cause: &Cause) -> u32 {
 }
 
 /// The number of the cause of a failed attempt.
-pub(crate) const fn cause_of_failure(error: &ConnectError) -> u32 {
+pub(crate) fn cause_of_failure(error: &ConnectError) -> u32 {
     match error {
+        ConnectError::Handshake(_) if error.is_permanent() => TAUT_CAUSE_TARGET,
         ConnectError::Target(_) | ConnectError::Resolve(_) => TAUT_CAUSE_TARGET,
         ConnectError::Handshake(_) | ConnectError::Proxy(_) => TAUT_CAUSE_REFUSED,
         ConnectError::Ended(ended) => cause(ended),

@@ -2,14 +2,15 @@ use crate::codes::{
     Code, TAUT_ERR_ALERT, TAUT_ERR_CERTIFICATE, TAUT_ERR_CONFIG, TAUT_ERR_LIBRARY, TAUT_ERR_PEER, TAUT_ERR_STATE,
 };
 use std::borrow::Cow;
-use tautline_tls::{Error, alert};
+use tautline_tls::Error;
+use tautline_tls::alert::Alert;
 
 /// An error on its way to the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
     /// The alert that was received, or else the one that was sent.
-    pub(crate) alert: Option<u8>,
+    pub(crate) alert: Option<Alert>,
     pub(crate) text: Cow<'static, str>,
 }
 
@@ -34,7 +35,7 @@ impl From<Error> for Failure {
             Error::ApiMisuse(_) => (TAUT_ERR_STATE, None),
             Error::Config(_) => (TAUT_ERR_CONFIG, None),
             Error::Peer(_) => (TAUT_ERR_PEER, None),
-            Error::Alert(name) => (TAUT_ERR_ALERT, alert::code(name)),
+            Error::Alert(alert) => (TAUT_ERR_ALERT, Some(*alert)),
             Error::Certificate(_) => (TAUT_ERR_CERTIFICATE, None),
             _ => (TAUT_ERR_LIBRARY, None),
         };

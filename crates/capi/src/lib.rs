@@ -10,7 +10,6 @@
 
 mod codes;
 mod config;
-mod connection;
 mod ends;
 mod engine;
 mod failure;

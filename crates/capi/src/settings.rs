@@ -31,9 +31,11 @@ impl Settings {
         self.lock().upgrade.subprotocols = names;
     }
 
-    /// Sets the web pages that may connect to a server; `None` for any.
-    pub(crate) fn origins(&self, origins: Option<Vec<String>>) {
-        self.lock().upgrade.origins = origins.map_or(Origins::Any, Origins::List);
+    /// Sets the web pages that may connect to a server.
+    pub(crate) fn origins(&self, origins: &[String]) -> Result<(), Failure> {
+        let origins = Origins::list(origins);
+        self.lock().upgrade.origins = origins.map_err(|error| Failure::with_text(TAUT_ERR_VALUE, error.to_string()))?;
+        Ok(())
     }
 
     /// Sets a number.

@@ -2,12 +2,12 @@ use crate::codes::{
     Code, TAUT_ERR_FAILED, TAUT_ERR_STATE, TAUT_WANT_CLOSED, TAUT_WANT_NONE, TAUT_WANT_READ, TAUT_WANT_ROOM,
     TAUT_WANT_WRITE,
 };
-use crate::engine::AnySession;
 use crate::failure::{Fail, Failure};
 use core::ops::Range;
 use tautline_buf::Buf;
+use tautline_tls::alert::Alert;
 use tautline_tls::record::{Front, MAX_PLAIN, front};
-use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo};
+use tautline_tls::{Content, Error, Handshake, Opened, ProtocolVersion, Session, TlsInfo};
 
 /// Fewest bytes that a record is longer than its content: header and tag, and the content type in TLS 1.3.
 const LEAST_OVERHEAD: usize = 5 + 16;
@@ -22,7 +22,7 @@ const SLICES: usize = 64;
 ///
 /// `spill` and `carry` are empty unless a window was too small. They hold one flight of the handshake or one record.
 pub(crate) struct Tls {
-    session: Box<dyn AnySession>,
+    session: Box<dyn Session>,
     /// Bytes for the peer that did not fit `out`.
     spill: Buf,
     /// Plaintext that did not fit `plain`.
@@ -94,7 +94,7 @@ enum Item {
 }
 
 impl Tls {
-    pub(crate) fn new(session: Box<dyn AnySession>) -> Self {
+    pub(crate) fn new(session: Box<dyn Session>) -> Self {
         Self {
             session,
             spill: Buf::new(),
@@ -155,7 +155,7 @@ impl Tls {
             && (1..=MAX_PLAIN).contains(&len)
             && len + MOST_OVERHEAD <= out.len()
         {
-            match self.session.seal_one(plain, out) {
+            match self.session.seal_into(&[plain], out) {
                 Ok(Some(written)) => {
                     return to.report(Done { taken: len, written, records: 1, ..Done::default() });
                 }
@@ -252,7 +252,8 @@ impl Tls {
                 Handshake::Pending => done.want = TAUT_WANT_READ,
                 Handshake::Complete => {
                     self.phase = Phase::Open;
-                    self.overhead = LEAST_OVERHEAD + usize::from(self.session.tls_info().version == "TLSv1.3");
+                    self.overhead =
+                        LEAST_OVERHEAD + usize::from(self.session.tls_info().version == Some(ProtocolVersion::Tls13));
                 }
             }
         }
@@ -526,9 +527,9 @@ fn with_front<T>(plain: &[&[u8]], len: usize, seal: impl FnOnce(&[&[u8]]) -> T) 
 }
 
 /// The code of an alert that ends `flight` unencrypted.
-fn visible_alert(flight: &[u8]) -> Option<u8> {
+fn visible_alert(flight: &[u8]) -> Option<Alert> {
     match *flight {
-        [.., 21, 3, _, 0, 2, _, code] => Some(code),
+        [.., 21, 3, _, 0, 2, _, code] => Some(Alert(code)),
         _ => None,
     }
 }

@@ -3,20 +3,19 @@ use crate::codes::{
     TAUT_NEVER,
 };
 use crate::config::Config as TlsSettings;
-use crate::connection::AnyConnection;
-use crate::engine::AnyEngine;
 use crate::failure::{Fail, Failure};
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::{HeaderMap, Response};
-use tautline::layers::engine::connection::{Context, Event, Unsent};
-use tautline::{CloseCode, Config, ConnectError, Outgoing, Plain, Target};
+use tautline::layers::engine::connection::{Connection, Context, Event, Unsent};
+use tautline::{Cause, CloseCode, Config, ConnectError, Outgoing, Target};
+use tautline_tls::{Session, plain};
 
 /// A connection without I/O, with the caller's clock.
 pub(crate) struct Ws {
-    connection: Box<dyn AnyConnection>,
+    connection: Box<AnyConnection>,
     clock: Clock,
     /// Bytes of the window that the caller has.
     window: usize,
@@ -24,6 +23,9 @@ pub(crate) struct Ws {
     output: usize,
     failure: Option<Box<Failure>>,
 }
+
+/// A connection over a session of any engine.
+pub(crate) type AnyConnection = Connection<Box<dyn Session>>;
 
 /// The caller's milliseconds as times of this library.
 #[derive(Clone, Copy)]
@@ -59,11 +61,11 @@ impl Ws {
     /// A server's end. Without settings of TLS it speaks `ws`.
     pub(crate) fn server(tls: Option<&TlsSettings>, config: Config, now_ms: u64) -> Result<Self, Failure> {
         let (clock, config) = (Clock::new(now_ms), Arc::new(config));
-        let connection = match tls {
-            Some(tls) => tls.accepting()?.accept_ws(config, clock.origin)?,
-            None => AnyEngine::accept_ws(&Plain, config, clock.origin)?,
+        let session = match tls {
+            Some(tls) => tls.accepting()?.accept()?,
+            None => Box::new(plain::Session),
         };
-        Ok(Self::new(connection, clock))
+        Ok(Self::new(Connection::server(session, config, clock.origin), clock))
     }
 
     /// A client's end.
@@ -79,20 +81,22 @@ impl Ws {
             let what = "a target that begins with wss:// needs a TLS configuration, and one with ws:// takes none";
             return Err(Failure::new(TAUT_ERR_VALUE, what));
         }
-        let target = Arc::new(target);
-        let connection = match tls {
-            Some(tls) => tls.connecting()?.connect_ws(target, config, context, clock.origin),
-            None => AnyEngine::connect_ws(&Plain, target, config, context, clock.origin),
+        let session = match tls {
+            Some(tls) => tls.connecting()?.connect(&target.tls_name()),
+            None => Ok(Box::new(plain::Session) as Box<dyn Session>),
         };
+        let connection = session
+            .map_err(|error| ConnectError::Ended(Cause::Tls(error)))
+            .and_then(|session| Connection::client(session, Arc::new(target), config, context, clock.origin));
         Ok(Self::new(connection.map_err(|error| connect_failure(&error))?, clock))
     }
 
-    const fn new(connection: Box<dyn AnyConnection>, clock: Clock) -> Self {
-        Self { connection, clock, window: 0, output: 0, failure: None }
+    fn new(connection: AnyConnection, clock: Clock) -> Self {
+        Self { connection: Box::new(connection), clock, window: 0, output: 0, failure: None }
     }
 
     /// The connection, unless a defect has ended it.
-    pub(crate) fn live(&mut self) -> Result<&mut dyn AnyConnection, Failure> {
+    pub(crate) fn live(&mut self) -> Result<&mut AnyConnection, Failure> {
         match &self.failure {
             Some(failure) => Err((**failure).clone()),
             None => Ok(&mut *self.connection),
@@ -100,7 +104,7 @@ impl Ws {
     }
 
     /// The connection, if a request waits for its answer.
-    fn asked(&mut self) -> Result<&mut dyn AnyConnection, Failure> {
+    fn asked(&mut self) -> Result<&mut AnyConnection, Failure> {
         let connection = self.live()?;
         if connection.request().is_none() {
             return Err(Failure::new(TAUT_ERR_STATE, "no request waits for an answer"));
@@ -114,7 +118,7 @@ impl Ws {
             return Err(most);
         }
         self.live()?;
-        let window = self.connection.window(least.max(16 << 10), context);
+        let window = self.connection.window_with(least.max(16 << 10), context);
         self.window = window.len();
         Ok(window)
     }
@@ -166,7 +170,8 @@ impl Ws {
     }
 
     pub(crate) fn respond(&mut self, response: &Response<&[u8]>, context: &mut Context) -> Result<(), Failure> {
-        self.asked()?.respond(response, context).map_err(unsent)
+        let now = self.clock.latest;
+        self.asked()?.respond(response, context, now).map_err(unsent)
     }
 
     pub(crate) fn output(&mut self, context: &mut Context) -> Result<&[u8], Failure> {
@@ -222,6 +227,7 @@ fn unsent(unsent: Unsent) -> Failure {
     match unsent {
         Unsent::Closed => CLOSED,
         Unsent::Full => Failure::new(TAUT_ERR_FULL, "too many bytes wait for the peer"),
+        Unsent::Dropped => Failure::new(TAUT_ERR_FULL, "the peer is slow, and its policy dropped the message"),
         Unsent::Invalid(why) => Failure::new(TAUT_ERR_VALUE, why),
         other => Failure::with_text(TAUT_ERR_STATE, other.to_string()),
     }

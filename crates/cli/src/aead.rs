@@ -5,7 +5,7 @@ use tautline::AeadChoice;
 pub(crate) struct AeadArguments {
     /// Provider of the AEAD of `fused` engines: auto, aws-lc or ring. auto measures, and takes the fastest for each cipher suite
     /// and class of sizes.
-    #[arg(long, value_name = "PROVIDER", default_value_t)]
+    #[arg(help_heading = "TLS", long, value_name = "PROVIDER", default_value_t)]
     aead: AeadChoice,
 }
 

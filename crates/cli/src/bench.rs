@@ -2,7 +2,6 @@ mod sink;
 mod stored;
 
 use crate::aead::AeadArguments;
-use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_lab::cpu::Placement;
 use tautline_lab::suites::{self, CrowdSize, Effort, Lab, Outcome, Suite};
 use tautline_lab::{DriverKind, Error, Machine};
+use tautline_probe::amount;
 
 /// Measure this machine: bare TCP, ws and wss side by side.
 ///
@@ -97,6 +97,10 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
 }
 
+/// A note beside figures of the profile `release`.
+const QUICK_BUILD: &str = "taut: this build has no link-time optimisation, which the program that is shipped has; \
+                           for figures to keep, use cargo run --profile dist -- bench";
+
 /// Parser of suite names.
 fn suite() -> impl TypedValueParser<Value = Suite> {
     PossibleValuesParser::new(Suite::ALL.map(Suite::name)).try_map(|name| name.parse())
@@ -141,7 +145,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         output::print(format_args!("{machine}\nserver on CPU {server}, load on CPU {load}; drivers: {names}\n"))?;
     }
     if cfg!(debug_assertions) {
-        eprintln!("taut: this is a debug build, so its figures mean nothing; use cargo run --release -- bench");
+        output::note("taut: this is a debug build, so its figures mean nothing; use cargo run --release -- bench");
+    } else if machine.is_quick_build() {
+        output::note(QUICK_BUILD);
     }
     // Created first, so that a failure does not follow minutes of measuring.
     let mut sink = Sink::new(machine, arguments.json.as_deref(), arguments.report.as_deref())?;

@@ -1,23 +1,32 @@
-use crate::amount;
+mod input;
+mod line;
+mod record;
+
 use crate::failure::{Failure, printable};
 use crate::output;
-use crate::probe::certificates;
 use crate::stages;
 use crate::target::TargetArguments;
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use data_encoding::HEXLOWER;
+use input::Source;
+use line::Line;
+use log::Level;
+use record::Recorder;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::fmt::Display;
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::num::NonZeroU32;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, DialTimes, Handler, Message, Opening,
-    Outgoing, Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
+    Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
 };
 use tautline_lab::loops;
+use tautline_probe::amount;
+use tautline_probe::{certificates, duration};
 
 /// Talk to a WebSocket server: send each input line, and print each received message.
 ///
@@ -34,13 +43,36 @@ Examples:
   taut connect --json wss://example.org/feed | jq .data
   taut connect --reconnect wss://example.org/feed >> feed.log
   taut connect --stages wss://example.org/feed > feed.log
-  taut connect --address unix:/run/taut.sock ws://localhost/")]
+  taut connect --address unix:/run/taut.sock ws://localhost/
+  taut connect --message '{\"type\":\"subscribe\"}' --wait 60 --timestamps example.org/feed
+  taut connect --raw wss://localhost:8443/ < photo.jpg
+  taut connect --ping=1s wss://example.org/feed   with the round trip of each ping
+  taut connect --record session.jsonl wss://example.org/feed
+  taut connect --replay session.jsonl wss://localhost:8443/")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
     /// Send each input line as a binary message; the line has its bytes as hexadecimal digits.
     #[arg(short, long)]
     binary: bool,
+    /// Send the whole input as one binary message.
+    #[arg(help_heading = "Input and output", long, conflicts_with = "binary")]
+    raw: bool,
+    /// Send this message in place of the input. May be repeated.
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "raw")]
+    message: Vec<String>,
+    /// Write sent and received messages with their times to this file, one JSON object per line.
+    #[arg(help_heading = "Input and output", long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Send the messages that a recording has sent, at its pace, in place of the input.
+    #[arg(help_heading = "Input and output", long, value_name = "FILE", conflicts_with_all = ["binary", "raw", "message"])]
+    replay: Option<PathBuf>,
+    /// Send a ping each second, or in this interval, and print its round trip.
+    #[arg(help_heading = "Measuring", long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = duration)]
+    ping: Option<Duration>,
+    /// Begin each message with the time at which it came.
+    #[arg(help_heading = "Input and output", long)]
+    timestamps: bool,
     /// Print one JSON object per line for each event: open, message, close, failed.
     #[arg(long)]
     json: bool,
@@ -50,8 +82,8 @@ pub(crate) struct Arguments {
     /// Seconds without a message, after the end of the input, until the connection is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     wait: f64,
-    /// Longest message accepted.
-    #[arg(help_heading = "Connection", long, value_name = "BYTES", default_value = "64MiB", value_parser = amount::some_bytes)]
+    /// Longest message accepted. A message that goes on beyond it closes the connection with 1009.
+    #[arg(help_heading = "Connection", long, value_name = "BYTES", default_value = "16MiB", value_parser = amount::some_bytes)]
     max_message: usize,
     /// Time received messages from the network card to the application, by stages. With N, only the messages of one read in N
     /// are timed, which costs less. Printed on SIGUSR1 and at the end.
@@ -75,38 +107,6 @@ enum Event {
     Interrupted,
 }
 
-/// A line of the input, as the message to send.
-enum Line {
-    Text(String),
-    Binary(Vec<u8>),
-}
-
-impl Line {
-    fn new(text: String, number: usize, binary: bool) -> Result<Self, Failure> {
-        if !binary {
-            return Ok(Self::Text(text));
-        }
-        let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes());
-        bytes.map(Self::Binary).map_err(|_| {
-            Failure::usage(format!("line {number} of the input is not pairs of hexadecimal digits, as --binary needs"))
-        })
-    }
-
-    fn message(&self) -> Outgoing<'_> {
-        match self {
-            Self::Text(text) => Outgoing::text(text),
-            Self::Binary(bytes) => Outgoing::binary(bytes),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Binary(bytes) => bytes.len(),
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let mut server = arguments.target.server(None)?;
     server.target.reconnect = arguments.reconnect.then(Reconnect::default);
@@ -115,26 +115,52 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     // The input waits in its pipe, so the queue needs no bound.
     config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
     let (sender, events) = channel();
-    let (handler_events, json) = (sender.clone(), arguments.json);
-    let to_terminal = std::io::stdout().is_terminal();
+    let source = arguments.source()?;
+    let recorder = arguments.record.as_deref().map(Recorder::create).transpose()?;
+    let printer = Printer {
+        events: sender.clone(),
+        verbose,
+        json: arguments.json,
+        timestamps: arguments.timestamps,
+        to_terminal: std::io::stdout().is_terminal(),
+        recorder: recorder.clone(),
+        ping: arguments.ping,
+        pings: 0,
+        began: Instant::now(),
+        opened: None,
+    };
     let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer = move |_| -> loops::App {
-        Box::new(Printer { events: handler_events.clone(), verbose, json, to_terminal, opened: None })
-    };
+    let printer = move |_| -> loops::App { Box::new(printer.clone()) };
     let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
     let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;
     handle_signals(handle.shards().to_vec(), sender.clone())?;
     let (ahead, credit) = sync_channel(LINES_AHEAD);
-    read_lines(sender, ahead, arguments.binary);
+    let lines = sender.clone();
+    let take = move |line| lines.send(Event::Line(line)).is_ok();
+    source.read(ahead, take, move |read| drop(sender.send(Event::EndOfInput(read))));
     let flow = FlowControl { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };
-    let result = run_session(&handle, &events, arguments, flow);
+    let result = run_session(&handle, &events, (arguments, recorder.as_ref()), flow);
     stages::print(match result {
         Ok(()) => handle.join_with_stages()?,
         // Messages before the failure count too, if there were any.
         Err(_) => handle.stages().filter(|stages| stages.messages() > 0),
     });
     result
+}
+
+impl Arguments {
+    fn source(&self) -> Result<Source, Failure> {
+        let binary = self.binary;
+        if let Some(file) = &self.replay {
+            return Ok(Source::recording(record::read(file)?));
+        }
+        Ok(match (self.raw, &*self.message) {
+            (true, _) => Source::Raw,
+            (false, []) => Source::Lines { binary },
+            (false, messages) => Source::Given { messages: messages.to_vec(), binary },
+        })
+    }
 }
 
 /// Prints stages on SIGUSR1, if they are measured. Closes the connection on SIGINT and SIGTERM; the second ends the program.
@@ -154,21 +180,6 @@ fn handle_signals(shards: Vec<ShardHandle>, events: Sender<Event>) -> Result<(),
         }
     });
     Ok(())
-}
-
-/// Reads the input on a thread of its own. It may block for ever: on the input, or when it is [`LINES_AHEAD`] lines ahead.
-fn read_lines(events: Sender<Event>, ahead: SyncSender<()>, binary: bool) {
-    std::thread::spawn(move || {
-        let unreadable = |error| Failure::failed(format!("cannot read the input: {error}"));
-        let mut lines = (1..).zip(std::io::stdin().lock().lines());
-        let read = lines.try_for_each(|(number, line)| {
-            let line = Line::new(line.map_err(unreadable)?, number, binary)?;
-            // The main thread takes no more lines once the connection has ended.
-            let _ = ahead.send(()).is_ok() && events.send(Event::Line(line)).is_ok();
-            Ok(())
-        });
-        let _ = events.send(Event::EndOfInput(read));
-    });
 }
 
 /// Lines that are read before the lines ahead of them are sent.
@@ -233,9 +244,13 @@ fn bytes_out(handle: &ServerHandle) -> Option<u64> {
 fn run_session(
     handle: &ServerHandle,
     events: &Receiver<Event>,
-    arguments: &Arguments,
+    (arguments, recorder): (&Arguments, Option<&Recorder>),
     mut flow: FlowControl,
 ) -> Result<(), Failure> {
+    let send = |conn, line: &Line| {
+        recorder.map_or(Ok(()), |recorder| recorder.sent(line))?;
+        send(handle, conn, line)
+    };
     let mut conn = None;
     let mut early: Vec<Line> = Vec::new();
     let mut input_ended = false;
@@ -255,7 +270,7 @@ fn run_session(
             Ok(Event::Line(line)) => match conn {
                 Some(conn) => {
                     flow.count(&line);
-                    send(handle, conn, &line)?;
+                    send(conn, &line)?;
                 }
                 None => early.push(line),
             },
@@ -265,7 +280,7 @@ fn run_session(
                 flow.begin(handle);
                 for line in early.drain(..) {
                     flow.count(&line);
-                    send(handle, id, &line)?;
+                    send(id, &line)?;
                 }
             }
             Ok(Event::Message) => {}
@@ -274,13 +289,18 @@ fn run_session(
                 if !arguments.reconnect || matches!(closed.cause, Cause::Local) {
                     return ended(&closed).and(input);
                 }
-                eprintln!("connection lost: {}", printable(&format!("{:#}", closed.cause)));
+                output::note(format_args!("connection lost: {:#}", closed.cause));
             }
             Ok(Event::Failed(error, Some(wait))) => {
                 let error = tautline_lab::load::explain(&error).to_string();
-                eprintln!("{}; next attempt in {:.1} s", printable(&error), wait.as_secs_f64());
+                output::note(format_args!("{error}; next attempt in {:.1} s", wait.as_secs_f64()));
             }
-            Ok(Event::Failed(error, None)) => return Err(Failure::from(&error)),
+            Ok(Event::Failed(error, None)) => {
+                if let Some(body) = body(&error).filter(|_| !arguments.json) {
+                    output::note(format_args!("{}", printable(&body)));
+                }
+                return Err(Failure::from(&error));
+            }
             Ok(Event::OutputGone(failure)) => {
                 handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
                 return Err(failure);
@@ -309,11 +329,17 @@ fn send(handle: &ServerHandle, conn: ConnId, line: &Line) -> Result<(), Failure>
     }
 }
 
+/// The text that a server has sent with its refusal of the upgrade.
+fn body(error: &ConnectError) -> Option<String> {
+    let body = error.refusal()?.body();
+    Some(String::from_utf8_lossy(body).trim_end().to_owned()).filter(|body| !body.is_empty())
+}
+
 fn ended(closed: &Closed) -> Result<(), Failure> {
     match closed.cause {
         Cause::Local => Ok(()),
         Cause::Peer if matches!(closed.code.get(), 1000 | 1001 | 1005) => {
-            eprintln!("closed by the server ({}{})", closed.code.get(), reason(closed));
+            output::note(format_args!("closed by the server ({}{})", closed.code.get(), reason(closed)));
             Ok(())
         }
         _ => Err(Failure::network(format!(
@@ -330,11 +356,19 @@ fn reason(closed: &Closed) -> String {
 }
 
 /// The application on the loop's thread, which prints messages.
+#[derive(Clone)]
 struct Printer {
     events: Sender<Event>,
     verbose: bool,
     json: bool,
+    timestamps: bool,
     to_terminal: bool,
+    recorder: Option<Recorder>,
+    /// The interval of pings.
+    ping: Option<Duration>,
+    /// The number of pings so far.
+    pings: u64,
+    began: Instant,
     /// Time of the upgrade, until the first message has told how long it took.
     opened: Option<Instant>,
 }
@@ -350,10 +384,29 @@ impl Printer {
         printed.map_err(|failure| self.notify(Event::OutputGone(failure))).is_ok()
     }
 
-    fn print_json(&self, event: &Value) {
-        if self.json {
-            self.print(event);
+    fn print_json(&self, mut event: Value) -> bool {
+        if !self.json {
+            return true;
         }
+        if self.timestamps {
+            event["time"] = now().into();
+        }
+        self.print(event)
+    }
+
+    /// Prints a message as a line of its own.
+    fn print_message(&self, text: &str) -> bool {
+        if self.timestamps { self.print(format_args!("{} {text}", now())) } else { self.print(text) }
+    }
+
+    /// Sends a ping with its number and the time, and sets the timer of the next one.
+    fn send_ping(&mut self, conn: &mut Conn<'_, ()>) {
+        let Some(interval) = self.ping else { return };
+        self.pings += 1;
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Only a payload that is too long is an error.
+        let _ = conn.ping(&[self.pings.to_be_bytes(), micros.to_be_bytes()].concat());
+        conn.set_timer(interval, PING);
     }
 
     /// Sends an event to the main thread, which ends only with the program.
@@ -362,33 +415,65 @@ impl Printer {
     }
 }
 
+/// The timer of pings.
+const PING: u64 = 1;
+
+fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}
+
 impl Handler for Printer {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
-        self.print_json(&open_event(conn.peer(), opening));
+        self.print_json(open_event(conn.peer(), opening));
         if self.verbose {
             self.opened = Some(Instant::now());
-            eprint!("{}", describe(conn.peer(), opening));
+            output::report(Level::Info, describe(conn.peer(), opening));
         } else if std::io::stdin().is_terminal() {
-            eprintln!("connected to {}", conn.peer());
+            output::note(format_args!("connected to {}", conn.peer()));
         }
         self.notify(Event::Open(conn.id()));
+        self.send_ping(conn);
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, ()>, _id: u64) {
+        self.send_ping(conn);
+    }
+
+    fn on_pong(&mut self, _conn: &mut Conn<'_, ()>, payload: &[u8]) {
+        // The loop has pings of its own, for its deadlines.
+        let Some((number, micros)) = payload.split_at_checked(8) else { return };
+        let (Ok(number), Ok(micros)) = (number.try_into(), micros.try_into()) else { return };
+        let (number, sent) = (u64::from_be_bytes(number), Duration::from_micros(u64::from_be_bytes(micros)));
+        if self.ping.is_none() || number > self.pings {
+            return;
+        }
+        let took = self.began.elapsed().saturating_sub(sent);
+        if self.json {
+            self.print_json(json!({"event": "pong", "number": number, "ms": took.as_secs_f64() * 1e3}));
+        } else {
+            output::note(format_args!("* ping {number:<6} {}", millis(took)));
+        }
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
         if let Some(opened) = self.opened.take() {
-            eprintln!("* first        message after {}", millis(opened.elapsed()));
+            output::note(format_args!("* first        message after {}", millis(opened.elapsed())));
+        }
+        let recorded = self.recorder.as_ref().map_or(Ok(()), |to| to.received(message.text(), message.data()));
+        if let Err(failure) = recorded {
+            return self.notify(Event::OutputGone(failure));
         }
         let written = match message.text() {
-            Some(text) if self.json => self.print(json!({"event": "message", "type": "text", "data": text})),
-            Some(text) => self.print(text),
+            Some(text) if self.json => self.print_json(json!({"event": "message", "type": "text", "data": text})),
+            Some(text) => self.print_message(text),
             None => {
                 let hex = HEXLOWER.encode(message.data());
                 if self.json {
-                    self.print(json!({"event": "message", "type": "binary", "hex": hex}))
+                    self.print_json(json!({"event": "message", "type": "binary", "hex": hex}))
                 } else {
-                    self.print(hex)
+                    self.print_message(&hex)
                 }
             }
         };
@@ -399,13 +484,18 @@ impl Handler for Printer {
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
         let (code, cause) = (closed.code.get(), format!("{:#}", closed.cause));
-        self.print_json(&json!({"event": "close", "code": code, "reason": &*closed.reason, "cause": cause}));
+        self.print_json(json!({"event": "close", "code": code, "reason": &*closed.reason, "cause": cause}));
         self.notify(Event::Closed(closed.clone()));
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
         let (text, retry_s) = (tautline_lab::load::explain(error), retry.map(|retry| retry.as_secs_f64()));
-        self.print_json(&json!({"event": "failed", "error": text, "retry_s": retry_s}));
+        let mut event = json!({"event": "failed", "error": text, "retry_s": retry_s});
+        if let Some(response) = error.refusal() {
+            event["status"] = response.status().as_u16().into();
+            event["body"] = body(error).into();
+        }
+        self.print_json(event);
         self.notify(Event::Failed(error.clone(), retry));
     }
 }
@@ -413,9 +503,9 @@ impl Handler for Printer {
 /// The negotiated values of all layers, one per line.
 fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     let mut lines = vec![format!("peer         {peer}")];
-    let TlsInfo { version, suite, aead, group, alpn, resumed, peer_certificates, .. } = opening.tls;
-    if !version.is_empty() {
-        lines.push(format!("TLS          {version}, {suite}, {group}"));
+    let TlsInfo { version, aead, alpn, resumed, peer_certificates, .. } = opening.tls;
+    if version.is_some() {
+        lines.push(format!("TLS          {}", opening.tls));
         if !aead.is_empty() {
             lines.push(format!("AEAD         {aead}"));
         }
@@ -460,7 +550,10 @@ fn millis(time: Duration) -> String {
 fn open_event(peer: &tautline::Address, opening: &Opening<'_>) -> Value {
     let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
     let tls = json!({
-        "version": version, "suite": suite, "group": group, "resumed": resumed,
+        "version": version.map(|version| version.to_string()),
+        "suite": suite.map(|suite| suite.to_string()),
+        "group": group.map(|group| group.to_string()),
+        "resumed": resumed,
         "alpn": alpn.as_deref().map(String::from_utf8_lossy),
         "certificate_bytes": peer_certificates.iter().map(Vec::len).collect::<Vec<_>>(),
     });
@@ -471,7 +564,7 @@ fn open_event(peer: &tautline::Address, opening: &Opening<'_>) -> Value {
         response.headers().iter().map(pair).collect::<Vec<_>>()
     };
     json!({
-        "event": "open", "peer": peer.to_string(), "tls": (!version.is_empty()).then_some(tls),
+        "event": "open", "peer": peer.to_string(), "tls": version.map(|_| tls),
         "status": opening.response.map(|response| response.status().as_u16()),
         "headers": opening.response.map(headers),
         "subprotocol": opening.subprotocol, "deflate": opening.deflate,

@@ -5,5 +5,5 @@ mod page;
 mod serve;
 
 pub(crate) use load::LoadDashboard;
-pub(crate) use page::DashboardArguments;
+pub(crate) use page::{DashboardArguments, Prepared};
 pub(crate) use serve::show_server;

@@ -2,7 +2,13 @@ use crate::cert::{DAYS, Key, LOOPBACK, server_files, write_all};
 use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tautline::layers::tls::pem;
+use x509_parser::certificate::{Validity, X509Certificate};
+use x509_parser::prelude::FromDer;
+
+/// A certificate that is valid for fewer days is made anew.
+const LEAST_DAYS: u32 = 30;
 
 /// The development certificate of `serve`, made once per user, and again before it expires.
 #[derive(Debug)]
@@ -31,27 +37,57 @@ impl DevCert {
 
     /// Makes all files anew if one is missing or about to expire.
     pub(crate) fn ensure(&self) -> Result<(), Failure> {
-        let almost = Duration::from_secs(u64::from(DAYS - 30) * 24 * 60 * 60);
-        let is_fresh = |path: &PathBuf| {
-            fs::metadata(path).and_then(|facts| facts.modified()).is_ok_and(|made| {
-                // A time in the future is no age. The file was made recently, by another clock.
-                made.elapsed().is_ok_and(|age| age < almost) || made.elapsed().is_err()
-            })
-        };
         let dir = self.key.parent().unwrap_or_else(|| Path::new("."));
         // If several processes start at once, one makes the files and the others wait for it.
         let lock = fs::create_dir_all(dir).and_then(|()| fs::File::create(dir.join("lock")));
         let _locked = lock.and_then(|lock| lock.lock().map(|()| lock));
-        if [&self.authority, &self.chain, &self.key].into_iter().all(is_fresh) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+        if self.key.exists() && [&self.authority, &self.chain].into_iter().all(|path| is_fresh(path, now)) {
             return Ok(());
         }
         write_all(dir, &server_files(&LOOPBACK, Key::P256, DAYS, None)?, true)
     }
 }
 
+/// Whether the certificate in this file says itself that it is valid now, and for long enough.
+///
+/// The file's time says nothing about that: a copy, a backup or an image has another one.
+fn is_fresh(path: &Path, now: u64) -> bool {
+    let content = fs::read(path).unwrap_or_default();
+    let Some(Ok(section)) = pem::sections(&content).next() else { return false };
+    X509Certificate::from_der(&section.der).is_ok_and(|(_, certificate)| {
+        let Validity { not_before, not_after } = certificate.validity();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        not_before.timestamp() <= now && not_after.timestamp() - now >= i64::from(LEAST_DAYS) * 24 * 60 * 60
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    /// A copy of an old certificate is made anew though its file is new. A new certificate stays though its file is old.
+    #[test]
+    fn the_certificate_says_how_old_it_is() {
+        let dir = std::env::temp_dir().join(format!("taut-development-age-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let dev_cert = DevCert::within(&dir);
+        let long_ago = SystemTime::now() - Duration::from_secs(2 * 366 * 24 * 60 * 60);
+        for (days, stays) in [(DAYS, true), (LEAST_DAYS - 1, false)] {
+            write_all(&dir, &server_files(&LOOPBACK, Key::P256, days, None).unwrap(), true).unwrap();
+            let before = fs::read(&dev_cert.chain).unwrap();
+            for path in [&dev_cert.authority, &dev_cert.chain, &dev_cert.key].into_iter().filter(|_| stays) {
+                fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+            }
+            dev_cert.ensure().unwrap();
+            assert_eq!(fs::read(&dev_cert.chain).unwrap() == before, stays, "{days} days");
+        }
+        fs::write(&dev_cert.chain, "no certificate").unwrap();
+        dev_cert.ensure().unwrap();
+        assert!(is_fresh(&dev_cert.chain, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()));
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn it_is_made_once_and_again_if_a_file_is_missing() {

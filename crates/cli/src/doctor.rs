@@ -1,12 +1,12 @@
+#[cfg(feature = "acme")]
+mod acme;
 mod crowd;
 mod finding;
 mod measure;
 mod pace;
 mod probe;
 
-use crate::amount;
 use crate::failure::Failure;
-use crate::layout::{self, Layout};
 use crate::output;
 use finding::{Finding, Verdict, finding};
 use measure::Measured;
@@ -17,6 +17,8 @@ use tautline::layers::tls_records::aead::{self, Cell, Direction, Provider};
 use tautline::{Capabilities, TlsEngine};
 use tautline_lab::table::{Table, number};
 use tautline_lab::{DriverKind, Machine, cpu};
+use tautline_probe::amount;
+use tautline_probe::layout::{self, Layout};
 
 /// Report the machine's features, measure what matters, and recommend a command.
 ///
@@ -35,6 +37,10 @@ pub(crate) struct Arguments {
     /// New connections per second to plan for.
     #[arg(long, value_name = "R", value_parser = amount::count)]
     rate: Option<usize>,
+    /// Also report the certificates that `taut serve --acme` keeps in this folder. The usual folder is looked at anyway.
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "DIR")]
+    acme_folder: Option<std::path::PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -51,6 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(rate) = arguments.rate {
         findings.extend(pace::examine(rate, machine.cores, measured.handshake_us(), &settings()));
+    }
+    #[cfg(feature = "acme")]
+    if let Some(folder) = arguments.acme_folder.clone().or_else(crate::serve::usual_acme_folder) {
+        findings.extend(acme::examine(&folder, arguments.acme_folder.is_some()));
     }
     let advice =
         Advice::new(&machine, cpu::allowed().len(), driver_to_use(&measured, DriverKind::Auto.here()), &measured);

@@ -1,7 +1,7 @@
-use crate::amount;
 use crate::failure::Failure;
 use std::time::Duration;
 use tautline::{DriverConfig, KernelTls, driver_named};
+use tautline_probe::amount;
 
 /// The driver, and the options of all drivers.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,6 +50,11 @@ impl DriverArguments {
     /// Whether it has a TCP/IP stack of its own.
     pub(crate) fn bypasses_kernel(&self) -> bool {
         self.driver.starts_with("xdp")
+    }
+
+    /// The driver's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.driver
     }
 
     /// The driver with its settings.

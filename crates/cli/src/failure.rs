@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
-use std::process::ExitCode;
 
 /// Kind of a failure: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +46,6 @@ impl Failure {
         let kind = if error.kind() == ErrorKind::BrokenPipe { Kind::OutputClosed } else { Kind::Failed };
         Self { kind, what: format!("cannot write to standard output: {error}") }
     }
-
-    /// Prints the failure on standard error, and returns the exit code. A closed output is no news for its reader.
-    pub(crate) fn report(&self) -> ExitCode {
-        if self.kind != Kind::OutputClosed {
-            eprintln!("taut: {}", printable(&self.what));
-        }
-        ExitCode::from(self.kind as u8)
-    }
 }
 
 /// The text with its control characters escaped, except line ends and tabs.
@@ -62,13 +53,24 @@ impl Failure {
 /// A peer's text could otherwise command the terminal that shows it: move the cursor, set the title, hide what follows. The
 /// marks that turn the direction of writing are escaped as well.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let is_command = |c: char| {
-        c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_command) {
+    escape(text, |c| c != '\n' && is_command(c))
+}
+
+/// The text as [`printable`] has it, and in one line: a peer's text could otherwise forge lines of a log.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    escape(text, is_command)
+}
+
+fn is_command(c: char) -> bool {
+    c.is_control() && c != '\t'
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return text.into();
     }
-    let escaped = |c: char| if is_command(c) { c.escape_default().to_string() } else { c.to_string() };
+    let escaped = |c: char| if is_escaped(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect::<String>().into()
 }
 
@@ -87,6 +89,12 @@ impl From<tautline_lab::Error> for Failure {
             Error::Network(_) => Self::network(what),
             _ => Self::failed(what),
         }
+    }
+}
+
+impl From<tautline_probe::Unusable> for Failure {
+    fn from(error: tautline_probe::Unusable) -> Self {
+        Self::usage(error.to_string())
     }
 }
 
@@ -112,10 +120,7 @@ impl From<tautline::Error> for Failure {
 impl From<&tautline::ConnectError> for Failure {
     fn from(error: &tautline::ConnectError) -> Self {
         let what = tautline_lab::load::explain(error);
-        match error {
-            tautline::ConnectError::Target(_) => Self::usage(what),
-            _ => Self::network(what),
-        }
+        if error.is_permanent() { Self::usage(what) } else { Self::network(what) }
     }
 }
 

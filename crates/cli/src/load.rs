@@ -1,19 +1,29 @@
-use crate::amount;
+mod shape;
+mod threshold;
+
 use crate::dashboard::{DashboardArguments, LoadDashboard};
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line};
+use crate::output;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
+use shape::{Shape, ShapeArguments};
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
+use tautline_lab::load::Template;
 use tautline_lab::load::crowd::{self, Crowd};
-use tautline_lab::load::{Broadcast, Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
+use tautline_lab::load::{
+    Broadcast, Echo, Errors, Handshakes, Idle, IdleMemory, Listeners, Progress as Stage, Server, Traffic,
+};
 use tautline_lab::table::{bytes, number};
 use tautline_lab::{Case, Content, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
+use tautline_probe::amount;
+use threshold::{Figures, Threshold};
 
-/// Load a WebSocket echo server and measure it.
+/// Load a WebSocket server and measure it.
 ///
-/// One thread holds all connections, and compares every reply with its message, byte for byte. The default is a closed loop:
+/// One thread holds all connections, and compares every reply with its message, byte for byte. Errors are counted by kind, and
+/// reported with the figures. The default is a closed loop:
 /// each reply is followed by the next message. --rate is an open loop: messages leave on schedule. Latency then counts from the
 /// scheduled time, so that a stall counts for every message that it delays.
 ///
@@ -28,7 +38,11 @@ Examples:
   taut load wss://127.0.0.1:8443/ --handshakes --connections 16
   taut load wss://127.0.0.1:8443/ --broadcast --connections 1000
   taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID
-  taut load wss://127.0.0.1:8443/ --idle --connections 1000000")]
+  taut load wss://127.0.0.1:8443/ --idle --connections 1000000
+  taut load ws://127.0.0.1:8080/ --ramp 10s --think 100ms-1s --slo p99=50ms --slo errors=0.1%
+  taut load ws://127.0.0.1:8080/ --stage 1000:30s --stage 1000:2m --stage 0:10s
+  taut load ws://127.0.0.1:8080/ --payload '{\"id\":{{message}},\"user\":\"{{value}}\"}' --values users.txt --any-reply
+  taut load ws://127.0.0.1:8080/ --subscribe '{\"type\":\"subscribe\",\"topic\":\"room{{connection}}\"}'")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
@@ -65,6 +79,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "IP", requires = "idle")]
     source: Vec<IpAddr>,
     #[command(flatten)]
+    shape: ShapeArguments,
+    #[command(flatten)]
     dashboard: DashboardArguments,
     /// Server process on this machine, whose CPU time and memory are measured.
     #[arg(long, value_name = "PID")]
@@ -99,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.duration.is_zero() && !arguments.idle {
         return Err(Failure::usage("--duration must be above 0"));
     }
+    let shape = arguments.shape.read()?;
     let _pinned = arguments.cpu.map(cpu::Pinned::to).transpose()?;
     let server = arguments.target.server(arguments.server_pid)?;
     let protocol = if server.target.is_secure() { Protocol::Wss } else { Protocol::Ws };
@@ -111,10 +128,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         handshakes(arguments, &server, &case, &live)?
     } else if arguments.broadcast {
         broadcast(arguments, server, &case, &live)?
+    } else if shape.subscriptions.is_empty() {
+        traffic(arguments, shape, server, &case, &live)?
     } else {
-        echo(arguments, server, &case, &live)?
+        listeners(arguments, shape, server, &case, &live)?
     };
-    report.print(arguments.json)
+    report.print(arguments.json)?;
+    report.verdict.map_or(Ok(()), Err)
 }
 
 /// The output: text for people, lines for programs.
@@ -123,11 +143,34 @@ struct Report {
     text: String,
     lines: Vec<Line>,
     warnings: Vec<String>,
+    /// The failure after the figures.
+    verdict: Option<Failure>,
 }
 
 impl Report {
     fn add(&mut self, case: &Case, metrics: &[(Metric, f64)]) {
         self.lines.extend(metrics.iter().filter_map(|&(metric, value)| Line::new("load", case, metric, &[value])));
+    }
+
+    /// Adds the errors by kind. They and missed thresholds make the run a failure.
+    fn judge(&mut self, arguments: &Arguments, case: &Case, measured: &Measured, errors: &Errors) {
+        for (kind, count, first) in errors.kinds() {
+            self.text += &format!("  errors      {count} {kind}: {}\n", one_line(first));
+            let case = Case { setup: Some(kind.to_owned()), ..case.clone() };
+            self.add(&case, &[(Metric::Errors, count as f64)]);
+        }
+        let slo = &arguments.shape.slo;
+        let quantile_us = |share| measured.latencies.quantile_us(share);
+        let (count, rate, errors_in_all) = (measured.count, measured.rate(), errors.total());
+        let figures = Figures { count, rate, errors: errors_in_all, quantile_us: &quantile_us };
+        let missed: Vec<String> = slo.iter().filter_map(|slo| slo.missed(&figures)).collect();
+        if !missed.is_empty() {
+            self.verdict = Some(Failure::failed(format!("missed {}", missed.join("; "))));
+        } else if errors_in_all > 0 && !slo.iter().any(Threshold::is_about_errors) {
+            let (kind, _, first) = errors.kinds().max_by_key(|(_, count, _)| *count).unwrap_or_default();
+            let what = format!("{errors_in_all} errors, most of them {kind}: {}", one_line(first));
+            self.verdict = Some(Failure::failed(what));
+        }
     }
 
     fn print(&self, json: bool) -> Result<(), Failure> {
@@ -138,7 +181,7 @@ impl Report {
             out.write_all(self.text.as_bytes())
         };
         for warning in &self.warnings {
-            eprintln!("taut: {warning}");
+            output::note(format_args!("taut: {warning}"));
         }
         written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
     }
@@ -164,29 +207,69 @@ fn watch(progress: &Progress, live: &LoadDashboard) -> impl FnMut(Stage) {
     }
 }
 
-fn echo(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
-    let Arguments { connections, size, pipeline, rate, warmup, duration, .. } = *arguments;
+fn traffic(
+    arguments: &Arguments,
+    shape: Shape,
+    server: Server,
+    case: &Case,
+    live: &LoadDashboard,
+) -> Result<Report, Failure> {
+    let Arguments { connections, pipeline, rate, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
-    let echo =
-        Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span: Span { warmup, duration } };
-    let progress = Progress::new();
-    let measured = echo.run(&mut watch(&progress, live))?;
-    drop(progress);
-    let case = Case {
-        size: Some(size as u64),
-        pipeline: rate.is_none().then_some(pipeline as u64),
-        setup: rate.map(|rate| format!("rate={rate}")),
-        ..case.clone()
+    let size = shape.template.as_ref().map_or(arguments.size, Template::typical_len);
+    let span = Span { warmup, duration };
+    let loops = match (rate, &*shape.stages) {
+        (_, stages @ [_, ..]) => format!("{} stages", stages.len()),
+        (Some(rate), []) => format!("{} msg/s scheduled", number(rate)),
+        (None, []) => format!("{pipeline} in flight on each"),
     };
+    let is_scheduled = rate.is_some() || !shape.stages.is_empty();
+    let setup = if shape.stages.is_empty() { rate.map(|rate| format!("rate={rate}")) } else { Some(loops.clone()) };
+    let echo = Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span };
+    let Shape { ramp, stages, think, template, takes_any_reply, .. } = shape;
+    let progress = Progress::new();
+    let traffic = Traffic { echo, ramp, stages, think, template, takes_any_reply };
+    let (measured, errors) = traffic.run(&mut watch(&progress, live))?;
+    drop(progress);
+    let case =
+        Case { size: Some(size as u64), pipeline: (!is_scheduled).then_some(pipeline as u64), setup, ..case.clone() };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
-    let loops = rate
-        .map_or_else(|| format!("{pipeline} in flight on each"), |rate| format!("{} msg/s scheduled", number(rate)));
     report.text = format!("{url}: {connections} connections, {}, {loops}\n", bytes(size as u64));
     let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
     report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
-    report.text += &latency(&measured, if rate.is_some() { "from the scheduled time" } else { "from sending" });
+    let from = if is_scheduled { "from the scheduled time" } else { "from sending" };
+    report.text += &latency(&measured, &arguments.shape.percentiles, from);
     report.add_cpu(&measured, "msg");
+    report.judge(arguments, &case, &measured, &errors);
+    Ok(report)
+}
+
+/// Connections that subscribe, and then only receive.
+fn listeners(
+    arguments: &Arguments,
+    shape: Shape,
+    server: Server,
+    case: &Case,
+    live: &LoadDashboard,
+) -> Result<Report, Failure> {
+    let Arguments { connections, warmup, duration, .. } = *arguments;
+    let (url, subscriptions) = (server.target.uri.clone(), shape.subscriptions);
+    let count = subscriptions.len();
+    let progress = Progress::new();
+    let span = Span { warmup, duration };
+    let received = Listeners { server, connections, ramp: shape.ramp, subscriptions, span };
+    let received = received.run(&mut watch(&progress, live))?;
+    drop(progress);
+    let (measured, payload) = (received.measured, received.payload);
+    let case = Case { setup: Some(format!("subscriptions={count}")), ..case.clone() };
+    let mut report = Report::default();
+    let transfer = payload as f64 / measured.elapsed.as_secs_f64() / 1e6;
+    report.add(&case, &[(Metric::Throughput, measured.rate()), (Metric::Transfer, transfer)]);
+    report.text = format!("{url}: {connections} connections, {count} subscriptions on each\n");
+    report.text += &format!("  received    {} msg/s, {} MB/s\n", number(measured.rate()), number(transfer));
+    report.add_cpu(&measured, "msg");
+    report.judge(arguments, &case, &measured, &received.errors);
     Ok(report)
 }
 
@@ -208,8 +291,9 @@ fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDash
     report.add(&case, &measured.message_metrics(size));
     report.text = format!("{url}: {subscribers} subscribers, {}, {pipeline} in flight\n", bytes(size as u64));
     report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
-    report.text += &latency(&measured, "from publishing to each delivery");
+    report.text += &latency(&measured, &arguments.shape.percentiles, "from publishing to each delivery");
     report.add_cpu(&measured, "delivery");
+    report.judge(arguments, &case, &measured, &Errors::default());
     Ok(report)
 }
 
@@ -231,7 +315,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
             (true, true) => "resumed",
         };
         report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
-        report.text += &latency(measured, "from connecting until open");
+        report.text += &latency(measured, &arguments.shape.percentiles, "from connecting until open");
         report.add_cpu(measured, "handshake");
         if resumed && counts.resumed < measured.count {
             let (count, full) = (measured.count, measured.count - counts.resumed);
@@ -239,6 +323,9 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
         }
         let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
         report.add(&case, &measured.handshake_metrics());
+        if report.verdict.is_none() {
+            report.judge(arguments, &case, measured, &Errors::default());
+        }
     }
     Ok(report)
 }
@@ -259,6 +346,7 @@ fn idle(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard
     report.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
     report.text = format!("{url}: {connections} idle connections held for {:.1} s\n", idle.duration.as_secs_f64());
     let rate = connections as f64 / opening.as_secs_f64();
+    report.add(case, &[(Metric::Opened, rate)]);
     report.text += &format!("  opened in   {:.1} s, {} /s\n", opening.as_secs_f64(), number(rate));
     match (resident, each) {
         (Some((before, after)), Some(each)) => {
@@ -297,7 +385,9 @@ fn idle_crowd(
         crowd.threads(),
         duration.as_secs_f64()
     );
-    let rate = number(count as f64 / opening.as_secs_f64());
+    let rate = count as f64 / opening.as_secs_f64();
+    report.add(case, &[(Metric::Opened, rate)]);
+    let rate = number(rate);
     report.text += &format!("  opened in   {:.1} s, {rate} /s\n", opening.as_secs_f64());
     if let Some((before, after)) = before.zip(after) {
         let each = (after as f64 - before as f64) / count as f64;
@@ -310,9 +400,11 @@ fn idle_crowd(
     Ok(report)
 }
 
-fn latency(measured: &Measured, what: &str) -> String {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| number(measured.latencies.quantile_us(quantile)));
-    format!("  latency     p50 {p50} us, p99 {p99} us, p99.9 {p999} us, {what}\n")
+fn latency(measured: &Measured, percentiles: &[f64], what: &str) -> String {
+    let shown = percentiles
+        .iter()
+        .map(|percentile| format!("p{percentile} {} us", number(measured.latencies.quantile_us(percentile / 100.0))));
+    format!("  latency     {}, {what}\n", shown.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

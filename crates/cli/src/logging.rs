@@ -1,21 +1,9 @@
-//! The log on standard error, as text or JSON. Its filter can change while the program runs.
+//! The log on standard error. Its filter can change while the program runs.
 
-use env_logger::fmt::Formatter;
+use crate::output;
 use log::{LevelFilter, Log, Metadata, Record};
-use serde_json::json;
-use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 use tautline::LogLevel;
-
-/// The form of a line of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Time, level and text, for people.
-    #[default]
-    Text,
-    /// An object with time, level, target and message, for collectors.
-    Json,
-}
 
 /// The filter of the log. Clones are the same one.
 #[derive(Clone)]
@@ -29,7 +17,7 @@ struct Active {
 }
 
 /// Starts the log: with a level by the number of `-v`, and the filter in RUST_LOG.
-pub(crate) fn start(verbose: u8, format: LogFormat) -> LogFilter {
+pub(crate) fn start(verbose: u8) -> LogFilter {
     let base = match verbose {
         0 => LevelFilter::Warn,
         1 => LevelFilter::Info,
@@ -43,13 +31,8 @@ pub(crate) fn start(verbose: u8, format: LogFormat) -> LogFilter {
     let filter = parse(base, &words).unwrap_or_else(|_| env_filter::Builder::new().filter_level(base).build());
     log::set_max_level(filter.filter());
     let shared = LogFilter(Arc::new(RwLock::new(Active { base, words, filter })));
-    let mut lines = env_logger::Builder::new();
-    lines.filter_level(LevelFilter::Trace).format_target(false);
-    if format == LogFormat::Json {
-        lines.format(json);
-    }
     // There is no other logger in this program.
-    let _ = log::set_boxed_logger(Box::new(Filtered { filter: shared.clone(), lines: lines.build() }));
+    let _ = log::set_boxed_logger(Box::new(Filtered(shared.clone())));
     if let Some(error) = wrong {
         log::warn!("RUST_LOG is not used: {error}");
     }
@@ -82,36 +65,22 @@ impl LogLevel for LogFilter {
 }
 
 /// A logger of the lines that pass the filter.
-struct Filtered {
-    filter: LogFilter,
-    lines: env_logger::Logger,
-}
+struct Filtered(LogFilter);
 
 impl Log for Filtered {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.filter.0.read().unwrap_or_else(PoisonError::into_inner).filter.enabled(metadata)
+        self.0.0.read().unwrap_or_else(PoisonError::into_inner).filter.enabled(metadata)
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.filter.0.read().unwrap_or_else(PoisonError::into_inner).filter.matches(record) {
-            self.lines.log(record);
+        if self.0.0.read().unwrap_or_else(PoisonError::into_inner).filter.matches(record) {
+            output::log(record.level(), record.target(), &record.args().to_string());
         }
     }
 
     fn flush(&self) {
-        self.lines.flush();
+        output::finish();
     }
-}
-
-/// Writes a line as an object.
-fn json(out: &mut Formatter, record: &Record<'_>) -> io::Result<()> {
-    let line = json!({
-        "time": out.timestamp_millis().to_string(),
-        "level": record.level().as_str().to_ascii_lowercase(),
-        "target": record.target(),
-        "message": record.args().to_string(),
-    });
-    writeln!(out, "{line}")
 }
 
 #[cfg(test)]

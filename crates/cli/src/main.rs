@@ -2,7 +2,6 @@
 #![deny(unsafe_code)]
 
 mod aead;
-mod amount;
 mod bench;
 mod cert;
 mod child;
@@ -11,10 +10,12 @@ mod dashboard;
 mod dev_cert;
 mod doctor;
 mod driver;
+mod environment;
 mod failure;
+mod feed;
 mod files;
 mod generate;
-mod layout;
+mod keeper;
 mod load;
 mod local;
 mod logging;
@@ -23,7 +24,6 @@ mod output;
 mod port_owner;
 mod probe;
 mod progress;
-mod refusal;
 mod serve;
 mod stages;
 mod supervisor;
@@ -33,10 +33,12 @@ mod tcp_echo;
 mod trust;
 mod upgrade;
 mod usage;
+mod verdict;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
-use logging::{LogFilter, LogFormat};
+use logging::LogFilter;
+use output::LogFormat;
 use std::process::ExitCode;
 
 /// Secure WebSockets at the speed of the machine: serve, connect, probe, load, measure.
@@ -59,8 +61,10 @@ Examples:
   taut connect wss://localhost:8443/        talk to it
   taut probe wss://localhost:8443/          look at it, and say what is wrong
   taut load wss://localhost:8443/           measure it
+  taut feed binance btcusdt@depth           follow the market data of a venue
   taut bench                                measure this machine, in under two minutes
   taut doctor                               report the machine's features and a suitable command
+  taut check --cert c.pem --key k.pem       check the files of a server before it starts
   taut cert localhost                       make a development authority and a certificate
   taut upgrade 1234                         replace the program of a server, and keep its connections
 
@@ -75,9 +79,11 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Arguments>),
+    Check(Box<serve::CheckArguments>),
     Connect(connect::Arguments),
     Probe(probe::Arguments),
-    Load(load::Arguments),
+    Load(Box<load::Arguments>),
+    Feed(feed::Arguments),
     Bench(bench::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
@@ -91,26 +97,37 @@ enum Command {
     TcpEcho(tcp_echo::Arguments),
     #[command(hide = true)]
     Model(model::Arguments),
+    #[command(hide = true)]
+    FeedWorker(feed::WorkerArguments),
 }
 
 fn main() -> ExitCode {
+    let _at_end = output::AtEnd;
+    output::tell_panics();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error, &Cli::command()),
     };
-    let filter = logging::start(cli.verbose, cli.log_format);
+    output::set_format(cli.log_format);
+    let filter = logging::start(cli.verbose);
+    // A thread that is older than the confinement to some files is not confined.
+    if !matches!(&cli.command, Command::Serve(arguments) if arguments.confines_files()) {
+        output::begin();
+    }
     match run(&cli, filter) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => output::fail(&failure),
     }
 }
 
 fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
     match &cli.command {
         Command::Serve(arguments) => serve::run(arguments, filter),
+        Command::Check(arguments) => serve::check(arguments),
         Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Load(arguments) => load::run(arguments),
+        Command::Feed(arguments) => feed::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
@@ -120,6 +137,7 @@ fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
         Command::Version => output::print(Cli::command().render_version()),
         Command::TcpEcho(arguments) => tcp_echo::run(arguments),
         Command::Model(arguments) => model::run(arguments),
+        Command::FeedWorker(arguments) => feed::work(arguments),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use tautline::layers::io::machine;
 use tautline::{Records, ServerConfig, TlsEngine};
-use tautline_lab::baselines::{Baseline, Model};
+use tautline_replicas::models::{Baseline, Model};
 
 /// Serve one of the models that `bench` compares: separate loops, threads that share a poller, TLS in a thread pool.
 #[derive(Debug, clap::Args)]

@@ -1,43 +1,19 @@
 //! `taut probe`: one look at an endpoint, as a person would debug it.
 //!
-//! Facts are gathered first (`gather`), then judged (`verdict`), then printed (`text`, or JSON). Verdicts are functions of
-//! facts alone, so each of them has a test without a network.
+//! This is the command: arguments, output and the exit code. The look itself is `tautline_probe`.
 
-pub(crate) mod certificates;
-mod client;
-mod dialer;
-pub(crate) mod facts;
-mod gather;
-mod legacy;
-mod request;
-mod scan;
-mod slo;
-mod staple;
-mod stream;
-pub(crate) mod text;
-mod verdict;
-mod websocket;
-
-pub(crate) use client::group_name;
-
-use crate::amount;
 use crate::failure::{Failure, printable};
-use crate::layout;
 use crate::output;
 use crate::target;
 use crate::trust::Trust;
-use facts::{Facts, Sent};
-use gather::Look;
-use request::Request;
 use serde_json::json;
-use slo::Slo;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tautline::Proxy;
 use tautline::http::header::{HeaderName, HeaderValue};
 use tautline::http::{HeaderMap, Uri};
 use tautline::layers::ws::handshake;
-use verdict::{Level, Verdict};
+use tautline_probe::{Facts, Level, Look, Request, Sent, Slo, Verdict, amount, duration, layout};
 
 /// Look at an endpoint and say what is wrong with it, and what to do.
 ///
@@ -83,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME=VALUE")]
     slo: Vec<Slo>,
     /// Stay silent on a connection for this time, to see whether it is ended.
-    #[arg(long, value_name = "TIME", value_parser = slo::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     idle: Option<Duration>,
     /// Header to add to requests, for example `Authorization: Bearer TOKEN`. May be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = target::header)]
@@ -104,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(help_heading = "Connection", long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
     /// Longest wait for each step.
-    #[arg(help_heading = "Connection", long, value_name = "TIME", default_value = "5s", value_parser = slo::duration)]
+    #[arg(help_heading = "Connection", long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     timeout: Duration,
     /// Pings to send.
     #[arg(help_heading = "Extent", long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=1000))]
@@ -140,9 +116,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return output::print(format_args!("{}\n", printable(&announce(&look, plan))));
         }
         if !arguments.json {
-            eprintln!("taut: {}", printable(&announce(&look, plan)));
+            output::note(format_args!("taut: {}", announce(&look, plan)));
         }
-        let mut facts = gather::gather(&look, found, plan)?;
+        let mut facts = tautline_probe::gather(&look, found, plan)?;
         let to = facts.http.as_ref().filter(|http| http.status.is_some_and(|status| (300..400).contains(&status)));
         let to = to.and_then(|http| http.location.as_deref()).and_then(|to| join(&uri, to, look.request.websocket));
         match to {
@@ -156,11 +132,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     };
-    let verdicts = verdict::judge(&facts, &arguments.slo);
+    let verdicts = tautline_probe::judge(&facts, &arguments.slo);
     if arguments.json {
         output::print(format_args!("{}\n", to_json(&facts, &verdicts)))?;
     } else {
-        output::print(printable(&text::report(&facts, &verdicts, layout::width())))?;
+        output::print(printable(&tautline_probe::report(&facts, &verdicts, layout::width())))?;
     }
     outcome(&facts, &verdicts, arguments.strict)
 }
@@ -178,14 +154,14 @@ fn outcome(facts: &Facts, verdicts: &[Verdict], strict: bool) -> Result<(), Fail
     );
     // A name in a certificate may have line ends.
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-    if !verdict::is_usable(facts) {
+    if !tautline_probe::is_usable(facts) {
         return Err(Failure::network(line));
     }
     if worst.is_some() { Err(Failure::failed(line)) } else { Ok(()) }
 }
 
 fn to_json(facts: &Facts, verdicts: &[Verdict]) -> serde_json::Value {
-    json!({"facts": facts, "verdicts": verdicts, "usable": verdict::is_usable(facts)})
+    json!({"facts": facts, "verdicts": verdicts, "usable": tautline_probe::is_usable(facts)})
 }
 
 fn parse(url: &str) -> Result<Uri, Failure> {
@@ -229,9 +205,7 @@ fn look(arguments: &Arguments, uri: &Uri, with_headers: bool) -> Result<Look, Fa
         subprotocols: arguments.subprotocol.clone(),
         deflate_wanted: arguments.deflate,
     };
-    if request.websocket {
-        request::opening(&request, [0; 16]).map_err(|error| Failure::usage(error.to_string()))?;
-    }
+    request.check().map_err(|error| Failure::usage(error.to_string()))?;
     let (slo, largest) = (&arguments.slo, arguments.largest as u64);
     let mut sizes: Vec<u64> = SIZES.map(|bits| 1 << bits).filter(|&size| size <= largest).collect();
     // A power of two is in the range already.

@@ -1,42 +1,73 @@
+mod access;
+#[cfg(feature = "acme")]
+mod acme;
+#[cfg(not(feature = "acme"))]
+#[path = "serve/acme_missing.rs"]
+mod acme;
 mod admin;
+#[cfg(feature = "nats")]
+mod broker;
+#[cfg(not(feature = "nats"))]
+#[path = "serve/broker_missing.rs"]
+mod broker;
+mod check;
+mod deadlines;
+mod gate;
 #[cfg(feature = "harden")]
 mod harden;
-mod hub;
 mod listen;
 mod offload;
+mod pages;
 mod privilege;
 mod signals;
 #[cfg(feature = "files")]
 mod site;
+mod starter;
+mod stop;
 mod successor;
 mod tls;
 mod user;
-use crate::amount;
-use crate::dashboard::{DashboardArguments, show_server};
+mod venue;
+#[cfg(feature = "acme")]
+pub(crate) use self::acme::usual_folder as usual_acme_folder;
+pub(crate) use self::check::{CheckArguments, check};
+use crate::dashboard::{DashboardArguments, Prepared, show_server};
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
-use crate::local::local;
+use crate::keeper::{self, Sockets, Worker};
 use crate::logging::LogFilter;
-use crate::refusal::Teller;
+use crate::output;
 use crate::stages;
-use crate::supervisor::Supervisor;
-use hub::BrokerArguments;
-use listen::{Listen, listen};
+use crate::supervisor::{self, Supervisor};
+use crate::verdict::Teller;
+use access::AccessFile;
+use admin::AdminArguments;
+use broker::BrokerArguments;
+use deadlines::DeadlineArguments;
+use gate::Gate;
+use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
 use privilege::{Needs, PrivilegeArguments};
+use signal_hook::iterator::{Handle, Signals};
 use signals::Obedient;
-use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use stop::{LameDuck, Stop};
 use successor::Successor;
 #[cfg(feature = "files")]
 use tautline::StaticFiles;
 use tautline::activation;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Restart, Server, ServerHandle, TlsEngine};
+use tautline::{
+    Address, AdminToken, CloseCode, Config, DeflateConfig, PreparedServer, Restart, Server, ServerConfig, ServerFiles,
+    ServerHandle, Tls, TlsEngine, Watch,
+};
 use tautline_lab::{app, loops};
+use tautline_probe::amount;
 use tls::TlsArguments;
+use venue::VenueArguments;
 
 /// Serve WebSockets.
 ///
@@ -47,6 +78,7 @@ use tls::TlsArguments;
 ///
 /// SIGINT and SIGTERM close all connections cleanly within --drain seconds; a second signal stops the server at once. SIGUSR1
 /// prints counters on standard error, and so does the end. SIGHUP reloads certificates, and so does a change of their files.
+/// Without certificates it changes nothing.
 ///
 /// SIGUSR2 (`taut upgrade`) starts the program at the same path again, which takes the connections over.
 #[derive(Debug, clap::Args)]
@@ -60,6 +92,7 @@ Examples:
   taut serve --plain --unix /run/taut.sock
   taut serve --plain --files public               also the files of a folder, over HTTP
   taut serve --app market --stages                market data, and the stages of received messages
+  taut serve --plain --app venue --like kraken    a simulated venue, for clients of market data
   taut serve --stages --dashboard                 also live figures at https://localhost:8444/
   taut serve --admin localhost:9100               also metrics at http://localhost:9100/metrics")]
 pub(crate) struct Arguments {
@@ -69,6 +102,9 @@ pub(crate) struct Arguments {
     /// Also listen at this Unix socket.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Mode of the files of Unix sockets, in octal: 660 lets a proxy of the same group connect. Default: by the process' mask.
+    #[arg(long, value_name = "MODE", value_parser = unix_mode)]
+    unix_mode: Option<u32>,
     /// Application that handles the messages.
     #[arg(long, default_value = "echo")]
     app: App,
@@ -78,6 +114,8 @@ pub(crate) struct Arguments {
     files: Option<PathBuf>,
     #[command(flatten)]
     broker: BrokerArguments,
+    #[command(flatten)]
+    venue: VenueArguments,
     /// Messages per second of `--app feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
@@ -90,14 +128,18 @@ pub(crate) struct Arguments {
     stages: Option<NonZeroU32>,
     #[command(flatten)]
     dashboard: DashboardArguments,
-    /// Serve metrics (OpenMetrics), health, the heaviest connections and the log level over HTTP, at a Unix socket or an address
-    /// of the machine itself: unix:PATH, IP:PORT or localhost:PORT.
-    #[arg(long, value_name = "ADDR", value_parser = local)]
-    admin: Option<Address>,
+    #[command(flatten)]
+    admin: AdminArguments,
+    /// Append a line for each HTTP request and each ended WebSocket to this file; `-` is standard output. --log-format chooses
+    /// its form. Queries of paths are left out. SIGHUP opens the file again. With --user that user opens it.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
     #[command(flatten)]
     loops: LoopArguments,
+    #[command(flatten)]
+    deadlines: DeadlineArguments,
     #[command(flatten)]
     privilege: PrivilegeArguments,
     /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
@@ -149,12 +191,18 @@ struct LoopArguments {
     /// Subprotocol to accept from clients that offer it. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
-    /// Origin whose web pages may connect, instead of pages of the same host; `any` allows all pages. May be repeated.
-    #[arg(long, value_name = "SCHEME://HOST")]
+    /// Origin whose web pages may connect, instead of pages of the same host: `https://app.example`, or `https://*.example.org`
+    /// for all names below that one; `*` or `any` allows all pages. May be repeated. Without it, a server that listens on loopback
+    /// only takes pages of localhost, and those that a proxy forwards.
+    #[arg(long, value_name = "SCHEME://HOST", value_parser = pages::origin)]
     origin: Vec<String>,
     /// Seconds that connections have to close when the server is stopped.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
+    /// Seconds for which a server that is asked to stop serves on, new connections included, while /readyz of --admin answers
+    /// 503: time for load balancers to notice.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    drain_delay: Duration,
     /// Say at a stop that the server restarts (1012), and tell each client when to come back: this many seconds later at the
     /// earliest, each at a time of its own. With 0 another server runs already, and clients move to it one by one.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -182,6 +230,8 @@ enum App {
     Market,
     /// Topics with history, latest values and presence, in JSON (docs/hub.md).
     Hub,
+    /// A simulated venue of market data: subscriptions, books, trades, limits that ban (docs/feeds.md).
+    Venue,
 }
 
 /// A preset of limits and deadlines.
@@ -204,6 +254,9 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     if arguments.with_parent {
         crate::child::end_with_parent()?;
     }
+    if arguments.needs_keeper() {
+        return keeper::run();
+    }
     // A benchmark's server has no secret, and its starter looks at it.
     if !arguments.core_dumps && !arguments.with_parent {
         machine::forbid_core_dumps()
@@ -211,142 +264,331 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     }
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
-    let supervisor = Supervisor::find();
-    let (tls, files) = arguments.tls.load()?;
-    let signals = signals::hold(files.is_some())?;
-    let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let server = Server::new(tls).driver(driver.config()?);
-    let config = arguments.config()?;
-    let inline = config.offload.threads == Some(0);
-    let min_signature = (!inline).then_some(config.offload.min_signature);
-    let server = server.config(config).shards(*shards);
-    let (mut server, addresses, takes_over) = arguments.listen(server)?;
-    if arguments.loops.own_descriptors {
-        server = server.own_descriptors(crate::sys::own_descriptors());
-    }
-    if arguments.loops.pin {
-        server = server.pin(cpus()?);
-    }
-    if let Some(every) = arguments.stages {
-        server = server.stages_of_one_read_in(every);
-    }
-    #[cfg(feature = "files")]
-    let folder = arguments.files.clone();
-    #[cfg(not(feature = "files"))]
-    let folder = None;
-    let teller = Teller::new();
+    let signals = signals::hold()?;
+    let (worker, sockets) = begin()?;
+    let supervisor = worker.as_ref().map_or_else(Supervisor::find, Supervisor::behind);
+    let acme = arguments.tls.acme(&arguments.privilege)?;
+    let (tls, files) = arguments.tls.load(acme.as_ref())?;
+    let token = arguments.admin.token()?;
     let page = arguments.dashboard.prepare(!arguments.tls.plain)?;
-    // Before the loops start, since each thread passes it on.
-    arguments.privilege.confine_files(Needs {
-        files: arguments.tls.paths(),
-        folder,
-        key_log: arguments.tls.key_log_path(),
-        addresses: addresses.into_iter().chain(arguments.admin.clone()).collect(),
-        bypasses_kernel: arguments.loops.driver.bypasses_kernel(),
-    })?;
-    let handle = start(server, arguments)?;
-    let reloader = handle.reloader();
-    // `bench` removes the files when the server has started, so they are not watched.
-    let watched = files.as_ref().filter(|_| !arguments.with_parent);
-    let watch = watched.map(|files| arguments.tls.watch(files, &reloader));
-    let _watch = unless_taken_over(takes_over, watch)?;
-    if let Some(page) = page {
-        show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
+    let mut config = arguments.config()?;
+    let access =
+        arguments.access_log.as_deref().map(|path| AccessFile::open(path, &arguments.privilege)).transpose()?;
+    config.access_log = access.as_ref().map(AccessFile::log);
+    arguments.admin.apply(&mut config);
+    let min_signature = (config.offload.threads != Some(0)).then_some(config.offload.min_signature);
+    let mut gate = Gate::default();
+    let prepared = arguments.prepare(tls, config, (worker.as_ref(), sockets), &mut gate)?;
+    let begun = Begun { filter, token, files, acme, access, worker, supervisor, signals, page, min_signature };
+    serve(arguments, begun, prepared, gate)
+}
+
+/// The parts of a server that exist before its loops.
+struct Begun {
+    filter: LogFilter,
+    token: Option<AdminToken>,
+    files: Option<ServerFiles>,
+    acme: Option<acme::Service>,
+    access: Option<AccessFile>,
+    worker: Option<Worker>,
+    supervisor: Supervisor,
+    signals: Signals,
+    page: Option<Prepared>,
+    /// Signature time from which handshakes leave their loop.
+    min_signature: Option<Duration>,
+}
+
+/// The parts of a server that can go on.
+struct Ready {
+    /// Servers with loops of their own: the admin listener, and that for HTTP-01.
+    beside: Vec<PreparedServer>,
+    _watch: Option<Watch>,
+    _renewing: Option<acme::Renewing>,
+    successor: Successor,
+    signals: SignalsEnd,
+}
+
+/// The end of the thread that obeys signals.
+struct SignalsEnd {
+    closing: Handle,
+    /// Disconnected once the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl SignalsEnd {
+    /// Waits until the signals that have come are obeyed. A stop may come to a process whose connections have just moved.
+    fn wait(&self) {
+        self.closing.close();
+        let _ = self.ended.recv_timeout(Duration::from_secs(1));
     }
-    let admin = arguments.admin.as_ref().map(|address| admin::show(&handle, address, filter));
-    let admin = unless_taken_over(takes_over, admin)?;
-    arguments.privilege.drop(arguments.core_dumps)?;
+}
+
+/// The keeper of this process, if it has one, and the sockets that others pass to it.
+fn begin() -> Result<(Option<Worker>, Sockets), Failure> {
+    let failed =
+        |error| Failure::failed(format!("cannot take the sockets of the process that started this one: {error}"));
+    if let Some((worker, sockets)) = Worker::begin().map_err(failed)? {
+        return Ok((Some(worker), sockets));
+    }
+    let predecessor = starter::predecessor().map_err(failed)?;
+    let listening =
+        supervisor::take_sockets().map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
+    Ok((None, Sockets { listening, predecessor }))
+}
+
+/// Serves until the end.
+fn serve(arguments: &Arguments, begun: Begun, mut prepared: PreparedServer, mut gate: Gate) -> Result<(), Failure> {
+    let (worker, supervisor) = (begun.worker.clone(), begun.supervisor.clone());
+    let (access, files) = (begun.access.clone(), begun.files.clone());
+    let takes_over = prepared.takes_over();
+    // From the moment on at which a predecessor has let go, nothing may fail.
+    let ready = match arguments.get_ready(begun, &mut prepared, &mut gate) {
+        Ok(ready) => ready,
+        Err(failure) => {
+            prepared.give_up(&failure);
+            return Err(failure);
+        }
+    };
+    let handle = prepared.go_on()?;
+    for server in ready.beside {
+        let addresses = server.handle().addresses().to_vec();
+        if let Err(error) = server.go_on() {
+            log::error!("the listener at {addresses:?} does not serve: {error:#}");
+        }
+    }
+    gate.open();
+    worker.iter().for_each(Worker::serves);
+    // A predecessor has said so, and the manager believes this process once it has named it.
+    if !takes_over || worker.is_some() {
+        supervisor.ready();
+    }
+    if takes_over {
+        // The predecessor alone has heard a SIGHUP that came when this process had opened them already.
+        access.iter().for_each(AccessFile::reopen);
+        // Files that have not changed since are no reload. A failure is logged.
+        let changed = files.iter().filter(|files| files.have_changed());
+        changed.for_each(|files| _ = handle.reloader().reload_files(files));
+    }
     let deadline = Duration::from_secs(arguments.loops.drain);
-    print_addresses(&handle, arguments.tls.plain);
-    supervisor.ready();
-    let checked = handle.clone();
-    supervisor.watch(move |within| checked.check(within));
-    let quiet = arguments.with_parent;
-    let (watched, told) = (handle.clone(), supervisor.clone());
-    let restart = arguments.loops.back_in.map(|pause| Restart::default().with_pause(pause));
-    let why_not = arguments.why_no_successor();
-    let successor = Successor::new(&handle, admin, &supervisor, deadline, why_not, teller);
-    let upgraded = successor.clone();
-    Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, successor, quiet }
-        .obey(signals);
     if handle.wait_for_end().is_some() {
         // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
         supervisor.stopping(deadline);
         handle.drain(CloseCode::SERVICE_RESTART, "a loop of the server has failed", deadline);
     }
     stages::print(handle.join_with_stages()?);
-    upgraded.wait();
+    ready.successor.wait();
+    ready.signals.wait();
     Ok(())
 }
 
-/// A part of the server that may fail only if connections of a predecessor are not lost for that: they have come already.
-fn unless_taken_over<T>(takes_over: bool, part: Option<Result<T, Failure>>) -> Result<Option<T>, Failure> {
-    match part.transpose() {
-        Err(failure) if takes_over => {
-            failure.report();
-            Ok(None)
-        }
-        part => part,
-    }
-}
-
-/// Starts the server with its application, and the thread that publishes for it.
-fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
+/// Starts the loops with their application, and the thread that publishes for it.
+fn prepare(
+    server: Server<TlsEngine>,
+    arguments: &Arguments,
+    is_local: bool,
+    gate: &mut Gate,
+) -> Result<PreparedServer, Failure> {
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
     let server = match bridge {
         Some(bridge) => server.bridge(bridge),
         None => server,
     };
+    VenueArguments::check(app == App::Venue, arguments.loops.shards)?;
+    let venue = arguments.venue.setup();
     let make: loops::MakeApp = Box::new(move |_| match app {
         App::Hub => Box::new(hub.handler()),
+        App::Venue => Box::new(app::VenueApp::new(venue.clone())),
         App::Echo => Box::new(app::Demo::Echo),
         App::Broadcast => Box::new(app::Demo::Broadcast),
         App::Crowd => Box::new(app::Demo::Crowd),
         App::Feed | App::Market => Box::new(app::Demo::Feed),
     });
     #[cfg(feature = "files")]
-    let make = arguments.with_files(make)?;
-    let handle = loops::start_server(server, arguments.stages.is_some(), make)?;
-    let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size);
+    let make = arguments.with_files(make, is_local)?;
+    #[cfg(not(feature = "files"))]
+    let _ = is_local;
+    let prepared = loops::prepare_server(server, arguments.stages.is_some(), make)?;
+    let shards = prepared.handle().shards().to_vec();
+    let (rate, size) = (arguments.feed_rate, arguments.feed_size);
     match app {
-        App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
-        App::Market => drop(std::thread::spawn(move || app::publish_market(&shards))),
-        App::Echo | App::Broadcast | App::Crowd | App::Hub => {}
+        App::Feed => gate.spawn("feed", move || app::publish(&shards, rate, size))?,
+        App::Market => gate.spawn("market", move || app::publish_market(&shards))?,
+        App::Echo | App::Broadcast | App::Crowd | App::Hub | App::Venue => {}
     }
-    Ok(handle)
+    Ok(prepared)
 }
 
 impl Arguments {
-    /// Adds the files of the folder, if there is one.
-    #[cfg(feature = "files")]
-    fn with_files(&self, make: loops::MakeApp) -> Result<loops::MakeApp, Failure> {
-        let Some(folder) = &self.files else { return Ok(make) };
-        let files = StaticFiles::open(folder).map_err(|error| {
-            Failure::usage(format!("--files: cannot open the folder {}: {error}", folder.display()))
-        })?;
-        Ok(Box::new(move |number| Box::new(site::Site { app: make(number), files: files.clone() })))
+    /// Whether another process is to start this one. Without it a server that has given up its privileges has no successor, nor
+    /// has the first process of a container, whose end is that of all.
+    fn needs_keeper(&self) -> bool {
+        let is_first = self.privilege.is_on() || std::process::id() == 1;
+        is_first && self.why_no_successor().is_none() && !Worker::is_one() && !starter::is_successor()
     }
 
-    /// Has the server listen: at the sockets of a predecessor or a supervisor, and at its addresses. Returns these, and whether it
-    /// takes over.
-    fn listen(&self, mut server: Server<TlsEngine>) -> Result<(Server<TlsEngine>, Vec<Address>, bool), Failure> {
-        let predecessor = successor::predecessor();
-        let predecessor = predecessor.map_err(|error| Failure::failed(format!("cannot take over: {error}")))?;
-        let takes_over = predecessor.is_some();
-        let passed = activation::take().map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
-        let addresses = self.addresses(!passed.is_empty());
+    /// Has the server listen, and starts its loops.
+    fn prepare(
+        &self,
+        tls: Tls<ServerConfig, TlsEngine>,
+        mut config: Config,
+        (worker, sockets): (Option<&Worker>, Sockets),
+        gate: &mut Gate,
+    ) -> Result<PreparedServer, Failure> {
+        let LoopArguments { driver, shards, .. } = &self.loops;
+        self.check_unix_mode()?;
+        let is_local = self.is_local(&sockets)?;
+        config.upgrade.origins = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
+        let server = Server::new(tls).driver(driver.config()?).config(config).shards(*shards);
+        let takes_over = sockets.predecessor.is_some();
+        let (mut server, addresses) = self.listen(server, sockets);
+        if self.loops.own_descriptors {
+            server = server.own_descriptors(crate::sys::own_descriptors());
+        }
+        if self.loops.pin {
+            server = server.pin(cpus()?);
+        }
+        if let Some(every) = self.stages {
+            server = server.stages_of_one_read_in(every);
+        }
+        // Before any thread starts, since each passes it on to those that it starts.
+        self.privilege.confine_files(self.needs(addresses))?;
+        output::begin();
+        let listened = worker.map_or(Ok(()), Worker::listen);
+        listened.map_err(|error| Failure::failed(format!("cannot listen to the keeper: {error}")))?;
+        if takes_over {
+            // All sockets come along. Nothing that the old process sends is read with more privileges than it had.
+            self.privilege.change_user(self.core_dumps)?;
+        }
+        prepare(server, self, is_local, gate)
+    }
+
+    /// Does all that may fail before the server goes on.
+    fn get_ready(&self, begun: Begun, server: &mut PreparedServer, gate: &mut Gate) -> Result<Ready, Failure> {
+        let Begun { filter, token, files, acme, access, worker, supervisor, mut signals, page, min_signature } = begun;
+        let handle = server.handle().clone();
+        let reloader = handle.reloader();
+        // `bench` removes the files when the server has started, so they are not watched.
+        let watched = files.as_ref().filter(|_| !self.with_parent);
+        let watch = watched.map(|files| self.tls.watch(files, &reloader)).transpose()?.flatten();
+        if let Some(page) = page {
+            show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
+        }
+        let lame_duck = LameDuck::default();
+        let (duck, broker) = (lame_duck.clone(), self.broker.health());
+        let shown = admin::Shown { filter, token, acme: acme.as_ref(), lame_duck: duck, broker };
+        let shown = |address| admin::prepare(server, address, shown);
+        let mut beside: Vec<PreparedServer> = self.admin.address().map(shown).transpose()?.into_iter().collect();
+        let http = acme.as_ref().map(|acme| acme.prepare_http(server, beside.len())).transpose()?;
+        beside.extend(http.flatten());
+        let teller = Teller::new(worker.clone());
+        if !server.takes_over() {
+            self.privilege.change_user(self.core_dumps)?;
+        }
+        self.privilege.confine_calls(acme.is_some())?;
+        let renewing = acme.as_ref().zip(files.as_ref()).map(|(acme, files)| acme.renew(files, reloader.clone()));
+        let renewing = renewing.transpose()?;
+        let checked = handle.clone();
+        if let Some(watch) = supervisor.watch(move |within| checked.check(within)) {
+            gate.spawn("watchdog", watch)?;
+        }
+        let restart = self.loops.back_in.map(|pause| Restart::default().with_pause(pause));
+        let (delay, deadline) = (self.loops.drain_delay, Duration::from_secs(self.loops.drain));
+        let stop = Stop { handle: handle.clone(), delay, lame_duck, deadline, restart };
+        let successor = Successor::new(successor::Parts {
+            stop: stop.clone(),
+            beside: beside.iter().map(|server| server.handle().clone()).collect(),
+            supervisor: supervisor.clone(),
+            worker,
+            teller,
+            refused: self.why_no_successor(),
+        });
+        // A predecessor that was asked to stop has passed that on.
+        if server.takes_over() && signals::has_stop(&mut signals) {
+            return Err(Failure::failed("it was asked to stop"));
+        }
+        let (quiet, told) = (self.with_parent, supervisor);
+        let obedient =
+            Obedient { stop, files, access, supervisor: told, min_signature, successor: successor.clone(), quiet };
+        let (closing, (running, ended)) = (signals.handle(), channel::<()>());
+        gate.spawn("signals", move || {
+            obedient.obey(signals);
+            drop(running);
+        })?;
+        print_addresses(&handle, self.tls.plain);
+        Ok(Ready { beside, _watch: watch, _renewing: renewing, successor, signals: SignalsEnd { closing, ended } })
+    }
+
+    /// Adds the files of the folder, if there is one.
+    #[cfg(feature = "files")]
+    fn with_files(&self, make: loops::MakeApp, is_local: bool) -> Result<loops::MakeApp, Failure> {
+        let Some(files) = self.static_files()? else { return Ok(make) };
+        let pages = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
+        let pages = is_local.then_some(pages);
+        let site = move |number| site::Site { app: make(number), files: files.clone(), pages: pages.clone() };
+        Ok(Box::new(move |number| Box::new(site(number))))
+    }
+
+    /// The folder whose files are served.
+    #[cfg(feature = "files")]
+    fn static_files(&self) -> Result<Option<StaticFiles>, Failure> {
+        let Some(folder) = &self.files else { return Ok(None) };
+        let opened = StaticFiles::open(folder);
+        let cannot = |error| Failure::usage(format!("--files: cannot open the folder {}: {error}", folder.display()));
+        opened.map(Some).map_err(cannot)
+    }
+
+    /// The needs of the server once it serves at these addresses.
+    fn needs(&self, addresses: Vec<Address>) -> Needs {
+        #[cfg(feature = "files")]
+        let folder = self.files.clone();
+        #[cfg(not(feature = "files"))]
+        let folder = None;
+        Needs {
+            files: self.tls.paths(),
+            state: self.tls.acme.folder(),
+            folder,
+            key_log: self.tls.key_log_path(),
+            access_log: self.access_log.clone().filter(|path| path.as_os_str() != "-"),
+            addresses: addresses.into_iter().chain(self.admin.address().cloned()).collect(),
+            bypasses_kernel: self.loops.driver.bypasses_kernel(),
+        }
+    }
+
+    /// Has the server listen: at the sockets of a predecessor or a supervisor, and at its addresses. Returns these.
+    fn listen(&self, mut server: Server<TlsEngine>, sockets: Sockets) -> (Server<TlsEngine>, Vec<Address>) {
+        let Sockets { listening, predecessor } = sockets;
+        let addresses = self.addresses(!listening.is_empty());
         // A predecessor passes its listening sockets.
-        for address in addresses.iter().filter(|_| !takes_over) {
+        for address in addresses.iter().filter(|_| predecessor.is_none()) {
             server = server.listen(address.clone());
         }
-        for passed in passed {
-            server = server.listen_on(passed.socket);
+        if let Some(mode) = self.unix_mode {
+            server = server.unix_mode(mode);
+        }
+        for socket in listening {
+            server = server.listen_on(socket);
         }
         if let Some(stream) = predecessor {
             server = server.take_over(stream);
         }
-        Ok((server, addresses, takes_over))
+        (server, addresses)
+    }
+
+    /// Whether browsers reach the server on this machine only.
+    fn is_local(&self, sockets: &Sockets) -> Result<bool, Failure> {
+        // A predecessor passes sockets without a word of who has opened them.
+        let of_first = sockets.predecessor.as_ref().and_then(|_| supervisor::passed_to_first());
+        let own = || sockets.listening.iter().map(activation::address).collect::<std::io::Result<Vec<_>>>();
+        let is_passed = of_first.is_some() || !sockets.listening.is_empty();
+        let passed = of_first.map_or_else(own, Ok);
+        let passed = passed.map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
+        Ok(pages::are_local(self.addresses(is_passed).iter().chain(&passed)))
+    }
+
+    /// Whether the server confines its access to files, and with it that of threads which it starts later.
+    pub(crate) const fn confines_files(&self) -> bool {
+        self.privilege.confines_files()
     }
 
     /// The reason why no new process can take over.
@@ -354,7 +596,6 @@ impl Arguments {
         let reasons = [
             (self.with_parent, "the process that started this one ends it"),
             (self.dashboard.is_on(), "--dashboard has an address that two processes cannot share"),
-            (self.privilege.is_on(), "without its privileges this process cannot start one that needs them"),
             (self.loops.own_descriptors, "--own-descriptors keeps the sockets of each loop to itself"),
             (self.loops.driver.bypasses_kernel(), "the sockets of this driver live in this process"),
         ];
@@ -370,6 +611,15 @@ impl Arguments {
             addresses.push(Address::Tcp(([127, 0, 0, 1], port).into()));
         }
         addresses
+    }
+
+    /// Checks that there is a file for the mode of --unix-mode.
+    fn check_unix_mode(&self) -> Result<(), Failure> {
+        let has_file = self.addresses(false).iter().any(|address| matches!(address, Address::Unix(_)));
+        if self.unix_mode.is_none() || has_file {
+            return Ok(());
+        }
+        Err(Failure::usage("--unix-mode needs a Unix socket that the server makes: add --unix PATH"))
     }
 
     fn config(&self) -> Result<Config, Failure> {
@@ -388,6 +638,7 @@ impl Arguments {
         if let Some(bytes) = loops.memory_budget {
             config.limits.memory = bytes;
         }
+        self.deadlines.apply(&mut config)?;
         let cpus = cpus()?.len();
         config.slow_turn = config.slow_turn.map(|most| most * sharing(loops.shards, cpus));
         loops.offload.apply(&mut config)?;
@@ -396,11 +647,6 @@ impl Arguments {
             (false, deflate) => deflate.then(DeflateConfig::default),
         };
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
-        if loops.origin.iter().any(|origin| origin == "any") {
-            config.upgrade.origins = Origins::Any;
-        } else if !loops.origin.is_empty() {
-            config.upgrade.origins = Origins::List(loops.origin.clone());
-        }
         Ok(config)
     }
 }
@@ -427,10 +673,7 @@ fn print_addresses(handle: &ServerHandle, plain: bool) {
         })
         .collect();
     // In one write, since a script may stop reading after the first line. The server runs even if nobody reads.
-    let mut out = std::io::stdout().lock();
-    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
-        log::warn!("cannot write to standard output: {error}");
-    }
+    output::standard_output().add(lines.as_bytes());
 }
 
 #[cfg(test)]

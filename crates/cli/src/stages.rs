@@ -1,6 +1,7 @@
 //! Prints the stages of messages on standard error.
 
-use std::io::Write;
+use crate::output;
+use log::Level;
 use tautline::{ShardHandle, Stages};
 
 /// Prints the results so far of the probes of all loops.
@@ -20,7 +21,6 @@ pub(crate) fn merged(shards: &[ShardHandle]) -> Option<Box<Stages>> {
 /// Prints results, if there are any.
 pub(crate) fn print(stages: Option<Box<Stages>>) {
     if let Some(stages) = stages {
-        // No panic where the disk of the log is full.
-        let _ = write!(std::io::stderr(), "{stages}");
+        output::report(Level::Info, stages);
     }
 }

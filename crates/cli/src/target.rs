@@ -1,23 +1,27 @@
 use crate::aead::AeadArguments;
 use crate::driver::DriverArguments;
+use crate::environment;
 use crate::failure::Failure;
 use crate::trust::Trust;
-use tautline::http::header::{HeaderName, HeaderValue};
+use tautline::http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use tautline::{Address, DeflateConfig, Proxy, Target, TlsEngine};
 use tautline_lab::load::Server;
 
 /// The options of a client's connection.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TargetArguments {
-    /// URL to connect to: ws:// or wss://, host, port, path.
+    /// URL to connect to: wss:// or ws://, host, port, path. Without a scheme it is wss://.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// Address to connect to instead of the URL's host: IP:PORT or unix:PATH.
     #[arg(help_heading = "Connection", long, value_name = "ADDR")]
     address: Option<Address>,
-    /// Header to add to the request, for example `Authorization: Bearer TOKEN`. May be repeated.
+    /// Header to add to the request, for example `Authorization: Bearer TOKEN`. `Host` replaces that of the URL. May be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<(HeaderName, HeaderValue)>,
+    /// Origin to send, as a page of a browser does: `https://app.example`.
+    #[arg(long, value_name = "SCHEME://HOST")]
+    origin: Option<String>,
     /// Subprotocol to offer. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
@@ -27,6 +31,9 @@ pub(crate) struct TargetArguments {
     /// HTTP CONNECT or SOCKS5 proxy to connect through. If it requires a login, write USER:PASSWORD@ before the host.
     #[arg(help_heading = "Connection", long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
+    /// Ignore the proxies in https_proxy, http_proxy, all_proxy and no_proxy of the environment.
+    #[arg(help_heading = "Connection", long, conflicts_with = "proxy")]
+    no_proxy: bool,
     /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
@@ -41,19 +48,41 @@ pub(crate) struct TargetArguments {
 impl TargetArguments {
     /// The server to connect to, whose process is `pid` if it is measured.
     pub(crate) fn server(&self, pid: Option<u32>) -> Result<Server, Failure> {
-        let mut target = Target::new(&self.url).map_err(|error| Failure::from(&error))?;
+        let mut target = Target::new(&with_scheme(&self.url)).map_err(|error| Failure::from(&error))?;
         if self.driver.leaves_records() && !target.is_secure() {
             return Err(Failure::usage("--ktls needs wss://: without TLS there are no records to leave to the kernel"));
         }
         self.aead.apply();
         target.address = self.address.clone();
-        target.headers.extend(self.header.iter().cloned());
+        target.origin.clone_from(&self.origin);
+        for (name, value) in &self.header {
+            let slot = match *name {
+                HOST => &mut target.host_header,
+                ORIGIN => &mut target.origin,
+                _ => {
+                    target.headers.append(name.clone(), value.clone());
+                    continue;
+                }
+            };
+            let text = value.to_str().map_err(|_| Failure::usage(format!("the header {name} is not in ASCII")))?;
+            if slot.replace(text.to_owned()).is_some() {
+                return Err(Failure::usage(format!("the header {name} is given twice: a request has one")));
+            }
+        }
         target.subprotocols.clone_from(&self.subprotocol);
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
+        if target.proxy.is_none() && target.address.is_none() && !self.no_proxy {
+            target.proxy = environment::proxy(&target)?;
+        }
         let tls = self.trust.config(target.host())?;
         Ok(Server { target, tls, engine: self.tls, driver: self.driver.config()?, pid })
     }
+}
+
+/// The URL with the scheme of secure WebSockets, if it has none.
+fn with_scheme(url: &str) -> String {
+    if url.contains("://") { url.to_owned() } else { format!("wss://{url}") }
 }
 
 /// A header of an argument.
@@ -67,6 +96,18 @@ pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_get_the_scheme_that_they_lack() {
+        for (url, expected) in [
+            ("localhost:8443/chat", "wss://localhost:8443/chat"),
+            ("example.org", "wss://example.org"),
+            ("ws://a.test/", "ws://a.test/"),
+            ("ftp://a.test/", "ftp://a.test/"),
+        ] {
+            assert_eq!(with_scheme(url), expected);
+        }
+    }
 
     #[test]
     fn parses_headers() {

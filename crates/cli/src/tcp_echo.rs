@@ -1,7 +1,9 @@
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::output;
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tautline::layers::io::echo;
 use tautline::{Address, DriverConfig};
@@ -24,6 +26,11 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.with_parent {
         crate::child::end_with_parent()?;
+    }
+    for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+        // Service managers send them, and their default action is the end. Nothing looks at the flag.
+        signal_hook::flag::register(signal, Arc::default())
+            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     }
     let failed = |error| Failure::network(format!("TCP echo at {}: {error}", arguments.listen));
     let never = AtomicBool::new(false);

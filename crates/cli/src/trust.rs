@@ -1,7 +1,11 @@
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::files;
+use crate::output;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
+use tautline::layers::tls::pem;
 use tautline::{ClientConfig, Roots};
 
 /// The authorities that a client trusts, and its own certificate.
@@ -31,7 +35,7 @@ impl Trust {
     /// this user is trusted instead, if there is one, and with it those of the file that `SSL_CERT_FILE` names.
     pub(crate) fn config(&self, host: &str) -> Result<ClientConfig, Failure> {
         let roots = if self.insecure {
-            eprintln!("taut: --insecure: anyone on the path to {} can read and change all data", host);
+            output::note(format_args!("taut: --insecure: anyone on the path to {host} can read and change all data"));
             Roots::DangerNone
         } else if let Some(path) = &self.ca {
             Roots::Pem(files::read(path, "authority")?)
@@ -54,8 +58,31 @@ impl Trust {
 fn told_roots() -> Result<Vec<u8>, Failure> {
     match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
         None => Ok(Vec::new()),
-        Some(path) => files::read(Path::new(&path), "file of authorities that SSL_CERT_FILE names"),
+        Some(path) => {
+            let content = files::read(Path::new(&path), "file of authorities that SSL_CERT_FILE names")?;
+            Ok(parsable(&content, &Path::new(&path).display().to_string()))
+        }
     }
+}
+
+/// The certificates in `content` that can be authorities'. Others are skipped with a warning, as in the platform's store.
+fn parsable(content: &[u8], path: &str) -> Vec<u8> {
+    let mut roots = RootCertStore::empty();
+    let mut usable = Vec::new();
+    let trust = |der: &[u8]| {
+        let is_usable = roots.add(CertificateDer::from(der)).is_ok();
+        if is_usable {
+            usable.push(der.to_vec());
+        }
+        is_usable
+    };
+    for one in pem::trust_each(content, trust) {
+        log::warn!("SSL_CERT_FILE: {path}: {one}; this certificate is not trusted");
+    }
+    // A line may have a good section beside a bad one.
+    let is_usable =
+        |section: &pem::Section| section.is_certificate() && usable.iter().any(|der| *der == section.der[..]);
+    pem::sections(content).flatten().filter(is_usable).flat_map(|section| section.to_pem().to_vec()).collect()
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -65,6 +92,17 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roots_that_cannot_be_parsed_are_skipped() {
+        let root = tautline_dev_cert::Authority::new("Test").unwrap();
+        let bad = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----";
+        let content = format!("\u{feff}{bad}{}-----BEGIN CERTIFICATE-----\n{bad}", root.certificate());
+        let kept = parsable(content.as_bytes(), "roots.pem");
+        let (kept, expected) = (pem::certificates(&kept, "kept"), pem::certificates(root.certificate().as_bytes(), ""));
+        let ders = |sections: Vec<pem::Section>| sections.into_iter().map(|section| section.der).collect::<Vec<_>>();
+        assert_eq!(ders(kept.unwrap()), ders(expected.unwrap()));
+    }
 
     #[test]
     fn the_development_authority_is_trusted_on_loopback_only() {

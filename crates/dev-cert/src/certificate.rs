@@ -1,6 +1,8 @@
 use crate::Error;
 use core::time::Duration;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use rcgen::{KeyUsagePurpose, RsaKeySize};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tautline_tls::Certificate;
@@ -13,6 +15,8 @@ const DAY: u64 = 24 * 60 * 60;
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
+    /// The authority key identifier of the certificates that it issues.
+    identifier: Vec<u8>,
 }
 
 impl Authority {
@@ -27,13 +31,36 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         let digits: String = key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
-        params.distinguished_name.push(DnType::CommonName, format!("{name} {digits}"));
+        let name = format!("{name} {digits}");
+        params.distinguished_name.push(DnType::CommonName, &name);
+        let serial: Vec<u8> = [1].into_iter().chain(key.public_key_raw().iter().rev().take(15).copied()).collect();
+        params.serial_number = Some(serial.clone().into());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let now = now();
         set_validity(&mut params, (now - DAY, now + 3650 * DAY));
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Self { issuer: Issuer::new(params, key), certificate })
+        let identifier = identifier(&params.key_identifier(&key), &name, &serial);
+        Ok(Self { issuer: Issuer::new(params, key), certificate, identifier })
+    }
+
+    /// Makes an authority below this one, with a new key.
+    ///
+    /// Chains of certificates that it issues need its own [certificate](Self::certificate) behind them.
+    ///
+    /// # Errors
+    /// The library failed.
+    pub fn intermediate(&self, name: &str) -> Result<Self, Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(Vec::<String>::new())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let now = now();
+        set_validity(&mut params, (now - DAY, now + 3650 * DAY));
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        let identifier = element(0x30, &element(0x80, &params.key_identifier(&key)));
+        Ok(Self { issuer: Issuer::new(params, key), certificate, identifier })
     }
 
     /// The authority's certificate in PEM, which clients must trust.
@@ -62,7 +89,7 @@ impl Authority {
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = leaf.usage.purposes().to_vec();
-        params.use_authority_key_identifier_extension = true;
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&[2, 5, 29, 35], self.identifier.clone())];
         set_validity(&mut params, leaf.validity.seconds(now()));
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Certificate::new(certificate.pem(), key.serialize_pem()))
@@ -88,6 +115,24 @@ impl<'a> Leaf<'a> {
     #[must_use]
     pub fn new(names: &'a [&'a str]) -> Self {
         Self { names, ..Self::default() }
+    }
+
+    /// Makes a certificate that signs itself and calls itself an authority, as `openssl req -x509` does.
+    ///
+    /// Peers that trust this very certificate accept it.
+    ///
+    /// # Errors
+    /// A name is not ASCII, or the library failed.
+    pub fn signed_by_itself(&self) -> Result<Certificate, Error> {
+        let key = self.key.generate()?;
+        let mut params = CertificateParams::new(self.names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Without this extension, as OpenSSL makes them, a certificate is for both roles.
+        if self.usage != Usage::Both {
+            params.extended_key_usages = self.usage.purposes().to_vec();
+        }
+        set_validity(&mut params, self.validity.seconds(now()));
+        Ok(Certificate::new(params.self_signed(&key)?.pem(), key.serialize_pem()))
     }
 
     /// Sets the kind of its key.
@@ -191,6 +236,28 @@ impl Validity {
             Self::NotYet => (now + 10 * DAY, now + 40 * DAY),
         }
     }
+}
+
+/// An authority key identifier (RFC 5280, section 4.2.1.1) that names an authority which signed itself.
+///
+/// It shows that a chain of one certificate is whole. The key alone would not tell the authority from an intermediate one.
+fn identifier(key: &[u8], name: &str, serial: &[u8]) -> Vec<u8> {
+    // id-at-commonName, 2.5.4.3, and a UTF8String.
+    let pair = [element(0x06, &[0x55, 4, 3]), element(0x0c, name.as_bytes())].concat();
+    let name = element(0x30, &element(0x31, &element(0x30, &pair)));
+    let parts = [element(0x80, key), element(0xa1, &element(0xa4, &name)), element(0x82, serial)];
+    element(0x30, &parts.concat())
+}
+
+/// One element of DER, of fewer than 64 KiB.
+fn element(tag: u8, value: &[u8]) -> Vec<u8> {
+    let [low, high, ..] = value.len().to_le_bytes();
+    let head: &[u8] = match (high, low) {
+        (0, ..0x80) => &[tag, low],
+        (0, _) => &[tag, 0x81, low],
+        _ => &[tag, 0x82, high, low],
+    };
+    [head, value].concat()
 }
 
 /// Seconds since 1970.

@@ -1,5 +1,7 @@
-use crate::memory_budget::MemoryBudget;
+use crate::http::access::AccessLog;
+use crate::memory::budget::MemoryBudget;
 use std::time::Duration;
+use tautline_conn::config::{Deadlines, SlowConsumer};
 use tautline_ws::handshake::{HeadLimits, Policy};
 
 /// The configuration of a shard. Start from a preset and change fields.
@@ -41,6 +43,9 @@ pub struct Config {
     pub slow_turn: Option<Duration>,
     /// Whether messages are delivered in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
+    /// Takes an entry for each answered HTTP request and each ended WebSocket (server). With it a connection takes some hundred
+    /// bytes more. [Connections without a shard](crate::connection) make no entries.
+    pub access_log: Option<AccessLog>,
 }
 
 /// Bounds on memory and work per connection, per shard, and for all shards of a server.
@@ -56,11 +61,19 @@ pub struct Config {
 #[non_exhaustive]
 pub struct Limits {
     /// Longest message accepted, in bytes after inflation. A longer one closes the connection with 1009.
+    ///
+    /// As it comes, a compressed message may be twice as long, and 4 KiB more. A message may have as many empty fragments as bytes.
     pub max_message: usize,
     /// Longest HTTP head accepted. A longer one is answered with 431.
     pub head: HeadLimits,
     /// Connections of all shards of a server. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
+    /// Descriptors that connections leave to others in the process, such as files and the admin listener; at most a quarter of
+    /// `RLIMIT_NOFILE`.
+    ///
+    /// `tautline::Server` lowers `max_connections` to what is left. If there is no descriptor for a new connection all the same, the
+    /// oldest connection without a WebSocket gives way, as at `max_handshakes` but at once.
+    pub spare_descriptors: usize,
     /// Connections of a server whose opening handshake waits for the client; at most half of `max_connections`.
     ///
     /// Above it the oldest gives way to the newest, with a reset: the oldest of the host that has the most, in the network
@@ -84,11 +97,12 @@ pub struct Limits {
     ///
     /// From 7/8 of it on, new connections are reset. Above it the heaviest connections are closed: with 1008 if most of their
     /// memory waits for the peer to read, or else with 1013. [`Counters`](crate::Counters) have the memory by use. The kernel's
-    /// buffers, the state of the application and the program itself are not counted.
+    /// buffers, the program itself, and what the application does not [count](crate::Conn::set_memory) are not in it.
     pub memory: usize,
     /// The budget that takes the place of [`memory`](Self::memory), and that other configurations of this process may share.
     pub shared_memory: Option<MemoryBudget>,
-    /// Topics that one connection may subscribe to. [`Conn::subscribe`](crate::Conn::subscribe) refuses further ones.
+    /// Topics that one connection may subscribe to. [`Conn::subscribe`](crate::Conn::subscribe) refuses further ones. A topic
+    /// that nobody else has takes about 150 bytes beside its name.
     pub max_subscriptions: usize,
     /// Bytes waiting for a client above which nothing more is read from it (server).
     ///
@@ -202,86 +216,6 @@ impl Default for Offload {
     }
 }
 
-/// Bounds on the time that a peer may take.
-///
-/// If the loop did not run for a second or more, they wait until the bytes that came meanwhile are read, for two seconds at
-/// most.
-///
-/// ```
-/// use std::time::Duration;
-/// use tautline_engine::Config;
-///
-/// let mut config = Config::default();
-/// config.deadlines.handshake = Duration::from_secs(3);
-/// config.deadlines.idle = None;
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Deadlines {
-    /// Time to resolve the host's name, and again to connect to one of its addresses (client).
-    ///
-    /// The next address is tried when an attempt fails, or 250 ms after it began.
-    pub connect: Duration,
-    /// Time from the TCP connection to the end of the opening handshake, proxies and TLS included.
-    ///
-    /// Each further plain HTTP request on a connection gets this time too, within `http`.
-    pub handshake: Duration,
-    /// Time that the application may take to answer a request [later](crate::Request::later). The client then gets status 408
-    /// (server).
-    pub answer: Duration,
-    /// Time from the first plain HTTP answer on a connection to its end, unless it becomes a WebSocket (server).
-    pub http: Duration,
-    /// Time without input after which a ping is sent.
-    pub ping: Option<Duration>,
-    /// Time without input after which the connection is closed. A pong is input.
-    pub idle: Option<Duration>,
-    /// Time without a message after which the connection is closed; `None` in all presets. Pings and pongs are no messages.
-    ///
-    /// A client with [`Target::reconnect`](crate::Target) connects again: a feed that is silent may be dead.
-    pub silence: Option<Duration>,
-    /// Time from our close frame to the end of the connection.
-    pub close: Duration,
-    /// Time after which a peer is disconnected if bytes wait and it takes none of them.
-    pub send: Duration,
-}
-
-/// The policy for messages to a peer that does not read fast enough.
-///
-/// While the kernel takes no more bytes, messages wait unencoded, up to a limit in bytes. A message of any size may wait
-/// alone. Control frames, fragments of a streamed message and encoded messages are never dropped.
-///
-/// ```
-/// use tautline_engine::{Config, SlowConsumer};
-///
-/// let mut config = Config::default();
-/// config.slow_consumer = SlowConsumer::KeepLatest(64 << 10);
-/// assert_eq!(config.slow_consumer.limit(), 65_536);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SlowConsumer {
-    /// Closes the connection with 1008 if a message would exceed the limit.
-    Disconnect(usize),
-    /// Drops new messages that would exceed the limit.
-    DropNewest(usize),
-    /// Drops the oldest messages until the new one fits.
-    DropOldest(usize),
-    /// Keeps only the latest of messages with the same key, and drops the oldest until the new one fits.
-    KeepLatest(usize),
-}
-
-impl SlowConsumer {
-    /// The limit: bytes that may wait.
-    #[must_use]
-    pub const fn limit(self) -> usize {
-        match self {
-            Self::Disconnect(limit) | Self::DropNewest(limit) | Self::DropOldest(limit) | Self::KeepLatest(limit) => {
-                limit
-            }
-        }
-    }
-}
-
 /// The policy for a panic of the application, in a [`Handler`](crate::Handler) or in the state of a connection.
 ///
 /// Each panic is counted ([`Counters::panics`](crate::Counters)) and logged with the connection. The handler belongs to the
@@ -341,6 +275,7 @@ impl Config {
                 max_message: 1 << 20,
                 head: HeadLimits::default(),
                 max_connections: 100_000,
+                spare_descriptors: 32,
                 max_handshakes: 2_000,
                 max_http: 500,
                 max_unanswered: 1_000,
@@ -351,23 +286,14 @@ impl Config {
                 pause_receive_above: 256 << 10,
                 pool: 4 << 20,
             },
-            deadlines: Deadlines {
-                connect: Duration::from_secs(10),
-                handshake: Duration::from_secs(10),
-                answer: Duration::from_secs(10),
-                http: Duration::from_secs(60),
-                ping: Some(Duration::from_secs(30)),
-                idle: Some(Duration::from_secs(75)),
-                silence: None,
-                close: Duration::from_secs(5),
-                send: Duration::from_secs(30),
-            },
+            deadlines: Deadlines::default(),
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
             offload: Offload::default(),
             on_panic: OnPanic::default(),
             slow_turn: Some(Duration::from_millis(500)),
             streaming: false,
+            access_log: None,
         }
     }
 

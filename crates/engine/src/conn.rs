@@ -1,10 +1,10 @@
 use crate::ids::{ConnId, DialId};
-use crate::info::{Cold, Info};
-use crate::message::{Delivery, Outgoing};
-use crate::outbound::Outbound;
+use crate::link::info::{Cold, Info};
+use crate::link::outbound::Outbound;
+use crate::link::wire::Transport;
 use crate::probe::MessageTimes;
-use crate::shared::Shared;
-use crate::wire::Transport;
+use crate::turn::shared::Shared;
+use tautline_conn::message::{Delivery, Outgoing};
 use tautline_io::{Address, Token};
 use tautline_ws::{CloseCode, Kind};
 
@@ -152,6 +152,18 @@ impl<T> Conn<'_, T> {
         self.out.owe_drain();
     }
 
+    /// Tells the account of memory what the application has for this connection: `own` bytes that go with it, and `part` bytes
+    /// of what counts elsewhere, for example in [`ApplicationMemory`](crate::ApplicationMemory).
+    ///
+    /// Both replace what was told before, and end with [`on_close`](crate::Handler::on_close). When memory is short, the
+    /// connections with the largest sum of both and of what they hold beside are closed. It costs a few comparisons.
+    pub fn set_memory(&mut self, own: usize, part: usize) {
+        let is_told = self.cold.as_ref().and_then(|cold| cold.more.as_ref()).map_or((0, 0), |more| more.application);
+        if is_told != (own, part) && self.transport.phase.is_open() {
+            self.keep(|cold| cold.more().application = (own, part));
+        }
+    }
+
     /// Stops (`true`) or resumes (`false`) reading from the peer. TCP then slows the peer down.
     ///
     /// Messages in the same TLS record as the current one are still delivered. Pings go on while a connection is paused, and
@@ -162,8 +174,9 @@ impl<T> Conn<'_, T> {
 }
 
 impl<T> Conn<'_, T> {
-    /// [`Link::holds_back`](crate::link::Link::holds_back) of a connection that is lent.
-    pub(crate) fn holds_back(&self, answered: u64, pause_above: usize) -> bool {
+    /// [`Link::holds_back`](crate::link::state::Link::holds_back) of a connection that is lent.
+    pub(crate) fn holds_back(&self, answered: u64) -> bool {
+        let pause_above = self.shared.config.limits.pause_receive_above;
         self.transport.phase.takes_messages()
             && (*self.paused || self.info.dial.is_none() && self.out.lags(self.transport.wire, answered, pause_above))
     }

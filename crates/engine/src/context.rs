@@ -1,11 +1,13 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
-use crate::message::{Outgoing, Reach};
-use crate::publications::Publication;
-use crate::receipt::Receipt;
-use crate::recipients::{ConnList, Recipients};
-use crate::remote::ShardHandle;
-use crate::shared::Shared;
+use crate::memory::application::ApplicationMemory;
+use crate::threads::remote::ShardHandle;
+use crate::topics::publications::Publication;
+use crate::topics::reach::Reach;
+use crate::topics::receipt::Receipt;
+use crate::topics::recipients::{ConnList, Recipients};
+use crate::turn::shared::Shared;
+use tautline_conn::message::Outgoing;
 
 /// A shard, lent to its handler where no connection is concerned.
 ///
@@ -46,6 +48,40 @@ impl ShardContext<'_> {
     #[must_use]
     pub fn handle(&self) -> ShardHandle {
         self.shared.remote.clone()
+    }
+
+    /// The application's own memory that counts in this shard's part of the [budget](crate::Limits::memory).
+    #[must_use]
+    pub fn memory(&self) -> ApplicationMemory {
+        self.shared.remote.application().clone()
+    }
+
+    /// Tells the account what the application has for a connection of this shard, like [`Conn::set_memory`]. It is noted at the
+    /// end of the turn, unless the connection has ended.
+    pub fn set_memory_of(&mut self, conn: ConnId, own: usize, part: usize) {
+        if conn.shard == self.shared.shard {
+            self.shared.account.note(conn.token, (own, part));
+        }
+    }
+
+    /// Whether the [budget](crate::Limits::memory) is exceeded although no connection is heavy enough to be closed. Requests of
+    /// peers that take memory should be refused then, as [`Conn::subscribe`] refuses them.
+    #[must_use]
+    pub const fn is_memory_short(&self) -> bool {
+        self.shared.account.refuses_more
+    }
+
+    /// Whether so many published messages wait that no further ones should be published before some were delivered. A handler with
+    /// more to publish sets a [timer](Self::set_timer) of no time, and goes on in the next turn.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.shared.publications.is_full()
+    }
+
+    /// The budget of memory that the shard shares with others, in bytes. `usize::MAX` is no limit.
+    #[must_use]
+    pub fn memory_budget(&self) -> usize {
+        self.shared.budget.bytes()
     }
 
     /// Sends `message` to every subscriber of `topic` on every shard, like [`Conn::publish`].

@@ -1,13 +1,13 @@
-use crate::closed::Closed;
 use crate::conn::Conn;
 use crate::context::ShardContext;
-use crate::dial::Target;
-use crate::dial_times::DialTimes;
+use crate::dial::target::Target;
+use crate::dial::times::DialTimes;
+use crate::http::reply::Reply;
+use crate::http::request::Request;
 use crate::ids::DialId;
-use crate::reply::Reply;
-use crate::request::Request;
 use std::fmt;
 use std::time::Duration;
+use tautline_conn::closed::Closed;
 use tautline_ws::{Kind, Message};
 
 /// The application: callbacks for the events of its connections. Each shard has its own value.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 use tautline_io::Token;
 
 /// Identifies a connection across all shards of a server, for example as a key in the application's maps.
@@ -44,6 +45,30 @@ impl fmt::Display for ConnId {
     }
 }
 
+/// Reads what [`Display`](fmt::Display) prints.
+impl FromStr for ConnId {
+    type Err = ParseConnIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseConnIdError> {
+        let mut numbers = text.split('.').map(|number| number.parse::<u32>().map_err(|_| ParseConnIdError));
+        let mut next = || numbers.next().unwrap_or(Err(ParseConnIdError));
+        let id = Self { shard: next()?, token: Token { index: next()?, generation: next()? } };
+        numbers.next().map_or(Ok(id), |_| Err(ParseConnIdError))
+    }
+}
+
+/// A text is no identifier of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseConnIdError;
+
+impl fmt::Display for ParseConnIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write an identifier of a connection as it is listed, such as 0.12.3")
+    }
+}
+
+impl std::error::Error for ParseConnIdError {}
+
 /// Identifies an outgoing connection across its reconnections.
 ///
 /// ```
@@ -75,5 +100,20 @@ impl DialId {
 impl fmt::Display for DialId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnId, ParseConnIdError};
+    use tautline_io::Token;
+
+    #[test]
+    fn an_identifier_is_read_as_it_is_printed() {
+        let id = ConnId { shard: 3, token: Token { index: 70_000, generation: u32::MAX } };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "1", "1.2", "1.2.3.4", "1.2.x", "-1.2.3", "1.2.4294967296", "1..2"] {
+            assert_eq!(bad.parse::<ConnId>(), Err(ParseConnIdError), "{bad:?}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Log lines that peers cause, bounded per source and second.
 
-use crate::timer::Tick;
-use crate::waiting::{Network, network};
+use crate::accept::waiting::{Network, network};
+use crate::turn::timer::Tick;
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use tautline_io::Address;
 
 /// Milliseconds for which lines are counted.
@@ -43,7 +43,7 @@ impl PeerLog {
             self.end = now + WINDOW;
         }
         if self.admits(peer) {
-            log::log!(level, "{peer}: {line}");
+            log::log!(level, "{}", Escaped(format_args!("{peer}: {line}")));
         }
     }
 
@@ -86,18 +86,52 @@ impl PeerLog {
             return None;
         }
         let most = self.networks.values().max_by_key(|lines| lines.left_out).filter(|lines| lines.left_out > 0);
-        let most = most.map(|lines| format!(", {} of them about the network of {}", lines.left_out, lines.example));
+        let most = most.map(|lines| {
+            let example = format!("{}", Escaped(format_args!("{}", lines.example)));
+            format!(", {} of them about the network of {example}", lines.left_out)
+        });
         Some(format!("{} log lines about peers were left out in one second{}", self.left_out, most.unwrap_or_default()))
+    }
+}
+
+/// A text in one line, without control characters: text of a peer could forge lines of a log, or command a terminal.
+struct Escaped<'a>(fmt::Arguments<'a>);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaper(f).write_fmt(self.0)
+    }
+}
+
+struct Escaper<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Escaper<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            match part.char_indices().next_back().filter(|(_, last)| last.is_control()) {
+                Some((at, last)) => write!(self.0, "{}{}", &part[..at], last.escape_default())?,
+                None => self.0.write_str(part)?,
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX, MAX_OF_NETWORK, PeerLog};
+    use super::{Escaped, MAX, MAX_OF_NETWORK, PeerLog};
     use tautline_io::Address;
 
     fn at(network: u32, host: u32) -> Address {
         Address::Tcp(format!("10.0.{network}.{host}:1").parse().unwrap())
+    }
+
+    #[test]
+    fn text_of_a_peer_stays_in_its_line() {
+        let escaped = |text: &str| Escaped(format_args!("{text}: {text}")).to_string();
+        assert_eq!(escaped("w\u{f6}rld"), "w\u{f6}rld: w\u{f6}rld");
+        assert_eq!(escaped("a\nb\x1b[2J\r"), "a\\nb\\u{1b}[2J\\r: a\\nb\\u{1b}[2J\\r");
+        assert_eq!(escaped("\u{9b}"), "\\u{9b}: \\u{9b}");
     }
 
     #[test]

@@ -1,39 +1,44 @@
 //! A shard: one thread's loop with its driver, connections, timers and commands.
 
-use crate::admission::{Admission, SharedLimits};
-use crate::batch_alloc::BatchAlloc;
-use crate::broker::Bridge;
-use crate::clock::Clock;
+use crate::accept::admission::{Admission, SharedLimits};
+use crate::accept::openings::Openings;
+use crate::accept::pace::Pace;
+use crate::close::restart::Restart;
 use crate::config::Config;
 use crate::conn::Conn;
-use crate::core::{Core, Slot};
-use crate::counters::{Counters, LiveCounters};
-use crate::dial::Target;
-use crate::dialing::SystemResolver;
+use crate::counts::counters::{Counters, LiveCounters};
+use crate::dial::address_memory::AddressMemory;
+use crate::dial::dialing::SystemResolver;
+use crate::dial::target::Target;
 use crate::handler::Handler;
+use crate::http::access_table::AccessTable;
+use crate::http::date::DateCache;
 use crate::ids::{ConnId, DialId};
-use crate::memory::Account;
+use crate::link::phase::Phase;
+use crate::memory::account::Account;
+use crate::memory::batch_alloc::BatchAlloc;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
-use crate::openings::Openings;
-use crate::pace::Pace;
 use crate::peer_log::PeerLog;
-use crate::phase::Phase;
 use crate::probe::{Probe, Stages};
-use crate::publications::Publications;
-use crate::remote::{InTurn, ShardHandle};
-use crate::restart::Restart;
-use crate::shared::{Keys, Shared};
-use crate::stall::Stall;
-use crate::timer::{Tick, Wheel};
-use crate::timers::Timers;
-use crate::topic::Topics;
-use std::collections::{BinaryHeap, HashMap};
+use crate::threads::remote::{InTurn, ShardHandle};
+use crate::topics::broker::Bridge;
+use crate::topics::publications::Publications;
+use crate::topics::topic::Topics;
+use crate::turn::clock::Clock;
+use crate::turn::core::{Core, Slot};
+use crate::turn::shared::Shared;
+use crate::turn::stall::Stall;
+use crate::turn::timer::{Tick, Wheel};
+use crate::turn::timers::Timers;
+use crate::turn::visit::Visit;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_buf::Pool;
+use tautline_conn::keys::Keys;
 use tautline_io::{Address, Driver, KernelTls, ListenOptions};
-use tautline_tls::{Engine, Session};
+use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 use tautline_ws::deflate::SharedDeflater;
 
@@ -89,6 +94,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
         let counters = Arc::<LiveCounters>::default();
         let (remote, commands) = ShardHandle::new::<H>(number, driver.waker(), counters.clone());
+        let admission = Admission::new(SharedLimits::default(), &config.limits, remote.clone());
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),
@@ -108,11 +114,15 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             others: Vec::new(),
             bridge: None,
             now: 0,
+            visit: Visit::default(),
             times: None,
             amid_pieces: false,
+            budget: admission.budget().clone(),
+            account: Account::default(),
         };
-        let admission = Admission::new(SharedLimits::default(), &shared.config.limits, shared.remote.clone());
-        let kernel_tls = if E::Session::PASSTHROUGH { KernelTls::Off } else { driver.kernel_tls() };
+        let log = shared.config.access_log.clone();
+        let access = log.map(|log| Box::new(AccessTable::new(log, &shared.counters)));
+        let kernel_tls = if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
             engine,
@@ -125,10 +135,11 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             commands,
             commands_left: false,
             admission,
-            account: Account::default(),
+            access,
             dials: HashMap::new(),
             resolver: SystemResolver::default(),
             lookups: Arc::default(),
+            addresses: AddressMemory::default(),
             dial_timers: BinaryHeap::new(),
             drain_end: None,
             draining: None,
@@ -145,8 +156,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             slow_turn_news: 0,
             stall: Stall::default(),
             clock: Clock::default(),
+            dates: DateCache::default(),
             pace: Pace::default(),
             openings: Openings::default(),
+            resting: VecDeque::new(),
             restored: Vec::new(),
             move_began: None,
         };
@@ -190,11 +203,13 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn set_bridge(&mut self, bridge: Bridge) {
         bridge.add_shard(self.handle());
         self.core.shared.bridge = Some(bridge);
+        self.core.shared.topics.are_bridged = true;
     }
 
     /// Counts connections for limits together with other shards, before the first connection.
     pub fn share_limits(&mut self, limits: SharedLimits) {
         self.core.admission = Admission::new(limits, &self.core.shared.config.limits, self.handle());
+        self.core.shared.budget = self.core.admission.budget().clone();
     }
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
@@ -279,6 +294,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         }
         self.core.deliver(&mut *self.driver);
         self.core.go_on_opening(&mut *self.driver);
+        self.core.go_on_resting(&mut *self.driver);
         self.core.keep_limits(&mut *self.driver);
         Ok(())
     }

@@ -69,14 +69,22 @@ fn too_many_answers_hold_back_the_rest_of_a_read() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     let all: Vec<String> = (0..40_000).map(|i| (i % 10).to_string()).collect();
     bench.kernel.push(Event::Bytes(0, all.iter().flat_map(|text| masked(text)).collect()));
-    bench.turn();
-    let taken = bench.shard.handler().seen.len();
+    let mut before = 0;
+    // A turn may end before so many were answered.
+    let taken = loop {
+        bench.turn();
+        let taken = bench.shard.handler().seen.len();
+        if taken == before {
+            break taken;
+        }
+        before = taken;
+    };
     // Each answer counts 65 bytes. Beyond 256 KiB the rest of the read waits undecoded.
     assert!((4_000..4_100).contains(&taken), "{taken}");
     assert!(bench.shard.handler().closed.is_empty());
     let read = bench.read();
     assert_eq!(read[0], "first");
-    assert_eq!(read[1..], all);
+    assert!(read[1..] == all, "{} answers", read.len());
 }
 
 #[test]

@@ -77,8 +77,11 @@ impl Client {
     /// Begins to connect. Without [`Target::reconnect`](tautline::Target), it reconnects after waits from 100 ms to 5 s.
     ///
     /// # Errors
-    /// If the loop cannot start.
+    /// If [no attempt can use](Target::check) the target, or the loop cannot start.
+    // Optimised, a loop is compiled again by each crate that starts it: so only programs with a client compile this one.
+    #[cfg_attr(not(debug_assertions), inline)]
     pub fn connect(mut target: Target, tls: ClientConfig) -> Result<Self, tautline::Error> {
+        target.check()?;
         let reconnect = Reconnect::new(Duration::from_millis(100), Duration::from_secs(5));
         target.reconnect.get_or_insert(reconnect);
         let shared = Arc::<Shared>::default();
@@ -262,8 +265,11 @@ impl Handler for Loop {
         self.shared.push(&mut state, Event::Disconnected(reason));
     }
 
-    fn on_connect_failed(&mut self, _: DialId, error: &ConnectError, _: Option<Duration>) {
-        log::debug!("the hub was not reached: {error}");
+    fn on_connect_failed(&mut self, _: DialId, error: &ConnectError, retry: Option<Duration>) {
+        match retry {
+            Some(_) => log::debug!("the hub was not reached: {error:#}"),
+            None => log::warn!("the hub was not reached, and is given up: {error:#}"),
+        }
     }
 
     fn on_dial_end(&mut self, _: DialId) {

@@ -5,6 +5,7 @@ use crate::mailbox::{Event, Framed, Mailbox};
 use crate::protocol::Object;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tautline::layers::engine::sized::{map_memory, shrink_map};
 
 /// All topics that loops of this host follow.
 #[derive(Default)]
@@ -12,6 +13,9 @@ pub(crate) struct Feeds(Mutex<HashMap<Arc<str>, Followed>>);
 
 /// A topic, and the log's promise to bring its messages.
 type Followed = (Arc<Feed>, Following);
+
+/// Memory of a topic's entry in a log, and of the promise, as measured with [`MemoryLog`](crate::MemoryLog).
+const FOLLOWING: usize = 176;
 
 /// One topic.
 struct Feed {
@@ -26,6 +30,12 @@ struct State {
 }
 
 impl Feeds {
+    /// The memory of all of them, in bytes, without the topics' names.
+    pub(crate) fn memory(&self) -> usize {
+        let feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map_memory(&feeds) + feeds.len() * (size_of::<Feed>() + size_of::<Arc<Mailbox>>() + FOLLOWING)
+    }
+
     /// Begins to bring a topic's messages to a loop.
     pub(crate) fn follow(&self, log: &dyn Log, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
         // Held while the log is called, so that its calls are in order. No sink takes this lock.
@@ -35,6 +45,7 @@ impl Feeds {
             if let Some(at) = &state.at {
                 mailbox.push(Event::Begin(topic.clone(), at.clone()));
             }
+            state.loops.reserve_exact(1);
             return state.loops.push(mailbox.clone());
         }
         let state = State { at: None, loops: vec![mailbox.clone()] };
@@ -53,6 +64,7 @@ impl Feeds {
         drop(state);
         if is_unused {
             feeds.remove(topic);
+            shrink_map(&mut feeds);
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The hub on one loop.
 
+use crate::account::Account;
 use crate::config::Kind;
+use crate::connected::{Connected, FOLLOWED, Subscription, texts};
 use crate::feed::frame;
-use crate::log::{Append, LogError, Page};
+use crate::log::{Append, LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, Request, depth};
 use crate::readings::Readings;
 use crate::shared::Shared;
-use crate::taken::Taken;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::{
     Closed, Conn, ConnId, Handler, Message, Outgoing, Reach, Receipt, Reply, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer,
@@ -24,6 +26,16 @@ const TICK: u64 = u64::MAX - 2;
 
 const REST: Duration = Duration::from_millis(200);
 const TICKS: Duration = Duration::from_secs(1);
+/// Events that a loop takes in one turn, if they publish nothing.
+const MOST_EVENTS: usize = 1024;
+/// News of members that a loop publishes in one turn, counted for each watcher. It delivers more in a turn, so other messages
+/// do not wait behind news.
+const NEWS: usize = 512;
+/// Bytes of a list of members that count for another of its news.
+const PAGE: usize = 2 << 10;
+/// The log takes at most this part of the budget of memory, and topics without subscribers take at most that.
+const LOG_PART: usize = 4;
+const UNUSED_PART: usize = 64;
 /// Ticks after which a topic without subscribers is not followed any more.
 const IDLE_TICKS: u32 = 10;
 
@@ -31,50 +43,19 @@ const IDLE_TICKS: u32 = 10;
 pub struct HubHandler {
     hub: Arc<Shared>,
     mailbox: Option<Arc<Mailbox>>,
-    tracks: HashMap<Arc<str>, Track>,
-    conns: HashMap<ConnId, Client>,
+    tracks: HashMap<Arc<str>, Box<Track>>,
+    conns: HashMap<ConnId, Box<Connected>>,
     /// Subscribers that are told the members of a topic.
     watchers: HashMap<Arc<str>, Vec<ConnId>>,
     readings: Readings,
-    /// Topics without subscribers that are still followed; some too many between two ticks.
+    /// Topics without subscribers that are still followed; some too many between two ticks. Then the most of them.
     unused: usize,
+    max_unused: usize,
     /// Whether a subscriber rests.
     has_resting: bool,
-}
-
-/// A connection.
-#[derive(Default)]
-struct Client {
-    subscriptions: HashMap<Arc<str>, Subscription>,
-    /// Messages that wait for those before them. The log gets one at a time, so that their order holds over its outages.
-    waiting: VecDeque<(Arc<str>, Append)>,
-    waiting_bytes: usize,
-    /// Whether the log has one, and its identifier.
-    is_appending: bool,
-    appending: Option<Box<str>>,
-    /// The identifier of a message that the log did not take. Later ones are refused until the client repeats it.
-    blocked_on: Option<Box<str>>,
-    /// Messages that the client may repeat without need, once it had to repeat any.
-    taken: Option<Taken>,
-}
-
-impl Client {
-    /// The client has to repeat a message, and repeats others with it.
-    fn begin_repeating(&mut self, most: usize) -> &mut Taken {
-        let Self { taken, appending, waiting, .. } = self;
-        taken.get_or_insert_with(|| {
-            let mut taken = Taken::default();
-            let waiting = waiting.iter().filter_map(|(_, append)| append.id.as_deref());
-            appending.as_deref().into_iter().chain(waiting).for_each(|id| taken.add(id, most));
-            taken
-        })
-    }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Subscription {
-    is_member: bool,
-    watches: bool,
+    /// News that were published, counted for each watcher, less those of the turns since.
+    told_news: usize,
+    account: Account,
 }
 
 /// Has a loop's hub take the events of other threads.
@@ -98,8 +79,26 @@ impl HubHandler {
             watchers: HashMap::new(),
             readings: Readings::default(),
             unused: 0,
+            max_unused: 0,
             has_resting: false,
+            told_news: 0,
+            account: Account::default(),
         }
+    }
+
+    /// Tells the server's account of memory what has changed, and with it what a client has.
+    fn tell_memory(&mut self, shard: &mut ShardContext<'_>, conn: ConnId) {
+        if !std::mem::take(&mut self.account.is_changed) {
+            return;
+        }
+        self.tell_tables();
+        let weight = self.conns.get(&conn).map_or(0, |client| client.told + client.parts);
+        shard.set_memory_of(conn, 0, weight);
+    }
+
+    fn tell_tables(&mut self) {
+        let tables = map_memory(&self.tracks) + map_memory(&self.conns) + map_memory(&self.watchers);
+        self.account.tell(tables + self.readings.memory());
     }
 
     fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str) -> Result<(), Refusal> {
@@ -112,6 +111,14 @@ impl HubHandler {
     }
 
     fn act(&mut self, conn: &mut Conn<'_, ()>, request: &Request<'_>) -> Result<(), &'static str> {
+        if request.action == "ping" {
+            let id = request.id.as_deref().filter(|id| self.hub.config.fits(id));
+            conn.text(&Object::new("pong").optional("id", id).end());
+            return Ok(());
+        }
+        if !["subscribe", "unsubscribe", "publish"].contains(&&*request.action) {
+            return Err("this type of message is not known: write subscribe, unsubscribe, publish or ping");
+        }
         let topic = request.topic.as_deref().filter(|topic| self.hub.config.allows(topic));
         let topic: Arc<str> = topic.ok_or("the name of the topic is missing or not allowed")?.into();
         let texts = [&request.member, &request.key, &request.id, &request.epoch];
@@ -125,8 +132,7 @@ impl HubHandler {
                 conn.text(&Object::new("unsubscribed").text("topic", &topic).end());
                 Ok(())
             }
-            "publish" => self.publish(conn, &topic, request),
-            _ => Err("this type of message is not known"),
+            _ => self.publish(conn, &topic, request),
         }
     }
 
@@ -136,8 +142,11 @@ impl HubHandler {
         topic: &Arc<str>,
         request: &Request<'_>,
     ) -> Result<(), &'static str> {
-        self.unsubscribe(conn, topic);
         let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
+        if conn.shard().is_memory_short() {
+            return Err("memory is short; try again later");
+        }
+        self.unsubscribe(conn, topic);
         let (hub, id) = (self.hub.clone(), conn.id());
         let name = request.member.as_deref();
         if self.conns.get(&id).is_some_and(|client| client.subscriptions.len() >= hub.config.max_subscriptions) {
@@ -150,52 +159,73 @@ impl HubHandler {
         if kind == Kind::Plain && !conn.subscribe(topic) {
             return Err("too many subscriptions");
         }
-        let subscription = Subscription { is_member: name.is_some(), watches: request.presence };
+        // All who have a topic's name share it.
+        let known = self.tracks.get_key_value(topic).map(|(name, _)| name.clone());
+        let topic = &known.or_else(|| conn.subscribed(topic)).unwrap_or_else(|| topic.clone());
+        let subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
         if name.is_some_and(|name| !hub.presence.join(topic, &id.to_string(), name)) {
             conn.unsubscribe(topic);
             return Err("too many members");
         }
-        self.conns.entry(id).or_default().subscriptions.insert(topic.clone(), subscription);
+        let client = self.conns.entry(id).or_default();
+        client.subscriptions.insert(topic.clone(), subscription);
+        client.parts += subscription.part as usize;
+        client.settle(&mut self.account.bytes);
+        self.account.is_changed = true;
         if kind == Kind::Plain {
             conn.text(&Object::new("subscribed").text("topic", topic).end());
         } else {
             if !self.tracks.contains_key(topic) {
-                self.tracks.insert(topic.clone(), Track::new());
+                self.tracks.insert(topic.clone(), Box::new(Track::new()));
+                self.account.bytes += name_memory(topic);
                 hub.feeds.follow(&*hub.log, topic, &mailbox);
+                hub.account.feeds.tell(&hub.feeds);
+                hub.account.log.tell(&*hub.log);
             }
             if let Some(track) = self.tracks.get_mut(topic) {
                 let epoch = request.epoch.as_deref().map(Into::into);
-                track.catching.insert(id, CatchUp { after: request.after, epoch, stage: Stage::New, reading: 0 });
+                track
+                    .catching
+                    .insert(id, CatchUp { after: request.after, epoch, is_late: false, stage: Stage::New, reading: 0 });
                 self.advance(&mut conn.shard(), topic, id);
             }
         }
         if request.presence {
-            self.watchers.entry(topic.clone()).or_default().push(id);
-            conn.text(&hub.presence.watch(topic, &mailbox));
+            let watchers = self.watchers.entry(topic.clone()).or_default();
+            if watchers.is_empty() {
+                watchers.reserve_exact(1);
+            }
+            watchers.push(id);
+            self.account.bytes += size_of::<ConnId>();
+            for page in hub.presence.watch(topic, &mailbox) {
+                conn.shard().send_to(&[id], Outgoing::prepared(&page));
+            }
         }
         Ok(())
     }
 
     fn unsubscribe(&mut self, conn: &mut Conn<'_, ()>, topic: &Arc<str>) {
         let id = conn.id();
-        let Some(subscription) = self.conns.get_mut(&id).and_then(|client| client.subscriptions.remove(topic)) else {
-            return;
-        };
+        let Some(client) = self.conns.get_mut(&id) else { return };
+        let Some(subscription) = client.subscriptions.remove(topic) else { return };
+        client.parts -= subscription.part as usize;
+        client.settle(&mut self.account.bytes);
+        self.account.is_changed = true;
         conn.unsubscribe(topic);
         self.end(id, topic, subscription);
     }
 
     /// Ends a subscription, but for that of the loop's own topics.
-    fn end(&mut self, conn: ConnId, topic: &Arc<str>, Subscription { is_member, watches }: Subscription) {
+    fn end(&mut self, conn: ConnId, topic: &Arc<str>, Subscription { is_member, watches, .. }: Subscription) {
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
+            track.settle(&mut self.account.bytes);
             // Each is kept for a while, unless a client that changes its topics fills the loop with them.
             if track.is_unused() {
                 self.unused += 1;
-                if self.unused > self.hub.config.max_topics / 8 {
+                if self.unused > self.max_unused {
                     self.unused -= 1;
-                    self.tracks.remove(topic);
-                    self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
+                    self.forget(topic);
                 }
             }
         }
@@ -203,12 +233,26 @@ impl HubHandler {
             self.hub.presence.leave(topic, &conn.to_string());
         }
         if watches && let Some(watchers) = self.watchers.get_mut(topic) {
+            let before = watchers.len();
             watchers.retain(|other| *other != conn);
+            self.account.bytes -= (before - watchers.len()) * size_of::<ConnId>();
             if watchers.is_empty() {
                 self.watchers.remove(topic);
+                shrink_map(&mut self.watchers);
                 self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch(topic, mailbox));
             }
         }
+    }
+
+    /// Does not follow a topic any more.
+    fn forget(&mut self, topic: &Arc<str>) -> Option<Box<Track>> {
+        let track = self.tracks.remove(topic)?;
+        track.forget(&mut self.account.bytes);
+        self.account.bytes -= name_memory(topic);
+        shrink_map(&mut self.tracks);
+        self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
+        self.hub.account.feeds.tell(&self.hub.feeds);
+        Some(track)
     }
 
     fn publish(
@@ -250,6 +294,8 @@ impl HubHandler {
             if id.is_some() {
                 client.blocked_on = id.map(Into::into);
                 client.begin_repeating(most_taken);
+                client.settle(&mut self.account.bytes);
+                self.account.is_changed = true;
             }
             conn.text(&not_now("too many messages wait for the log", id));
             return Ok(());
@@ -260,7 +306,10 @@ impl HubHandler {
             taken.add(id, most_taken);
         }
         client.waiting_bytes += data.len();
+        client.waiting_texts += texts(topic, &append);
         client.waiting.push_back((topic.clone(), append));
+        client.settle(&mut self.account.bytes);
+        self.account.is_changed = true;
         self.append_next(conn.id());
         Ok(())
     }
@@ -269,8 +318,13 @@ impl HubHandler {
     fn append_next(&mut self, conn: ConnId) {
         let Some(mailbox) = self.mailbox.clone() else { return };
         let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
-        let Some((topic, append)) = client.waiting.pop_front() else { return };
+        let Some((topic, append)) = client.waiting.pop_front() else {
+            client.waiting = VecDeque::new();
+            return client.settle(&mut self.account.bytes);
+        };
         client.waiting_bytes -= append.data.len();
+        client.waiting_texts -= texts(&topic, &append);
+        client.settle(&mut self.account.bytes);
         client.is_appending = true;
         let id = append.id.clone();
         client.appending.clone_from(&id);
@@ -297,7 +351,7 @@ impl HubHandler {
                 // The client repeats all of them in their order.
                 if id.is_some() {
                     client.blocked_on = id.map(Into::into);
-                    client.waiting_bytes = 0;
+                    (client.waiting_bytes, client.waiting_texts) = (0, 0);
                     refused = std::mem::take(&mut client.waiting);
                     let again = refused.iter().filter_map(|(_, append)| append.id.as_deref());
                     client.begin_repeating(most_taken).remove(id.into_iter().chain(again));
@@ -313,13 +367,46 @@ impl HubHandler {
             shard.send_to(&[conn], Outgoing::text(&answer));
         }
         self.append_next(conn);
+        self.hub.account.log.tell(&*self.hub.log);
+        self.account.is_changed = true;
+        self.tell_memory(shard, conn);
     }
 
-    /// Takes the events of other threads.
+    /// Takes events of other threads, as many as a turn may publish. The next turn goes on with the rest.
     fn take_events(&mut self, shard: &mut ShardContext<'_>) {
-        let Some(mailbox) = &self.mailbox else { return };
-        for event in mailbox.take() {
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        for _ in 0..MOST_EVENTS {
+            if shard.is_full() {
+                break;
+            }
+            let Some(event) = mailbox.next() else { break };
             self.take_event(shard, event);
+        }
+        self.told_news = self.told_news.saturating_sub(NEWS);
+        while self.told_news < NEWS && !shard.is_full() {
+            let Some(news) = mailbox.next_news() else { break };
+            self.take_news(shard, news);
+        }
+        self.tell_tables();
+        if !mailbox.rest() {
+            shard.set_timer(Duration::ZERO, POKE);
+        }
+    }
+
+    /// Tells the watchers of a topic news of its members.
+    fn take_news(&mut self, shard: &mut ShardContext<'_>, news: Event) {
+        // Each costs something, also if nobody watches any more.
+        self.told_news += 1;
+        let (Event::Presence { topic, .. } | Event::Members(topic)) = &news else { return };
+        let Some(watchers) = self.watchers.get(topic) else { return };
+        if let Event::Presence { frame, .. } = &news {
+            self.told_news += watchers.len();
+            shard.send_to(watchers, Outgoing::text(frame));
+        } else {
+            for page in self.hub.presence.members(topic) {
+                self.told_news += watchers.len() * (1 + page.payload().len() / PAGE);
+                shard.send_to(watchers, Outgoing::prepared(&page));
+            }
         }
     }
 
@@ -328,6 +415,7 @@ impl HubHandler {
             Event::Begin(topic, at) => {
                 let Some(track) = self.tracks.get_mut(&topic) else { return };
                 track.begin(at);
+                track.settle(&mut self.account.bytes);
                 for conn in track.subscribers() {
                     self.advance(shard, &topic, conn);
                 }
@@ -337,6 +425,7 @@ impl HubHandler {
                 if !track.push(&entry) {
                     return;
                 }
+                track.settle(&mut self.account.bytes);
                 if !track.live.list().is_empty() {
                     let policy = SlowConsumer::Disconnect(self.hub.config.max_lag);
                     shard.send_to_list(track.live.shared(), Outgoing::prepared(&entry.message).with_policy(policy));
@@ -372,40 +461,42 @@ impl HubHandler {
                 }
             }
             Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
-            Event::Presence { topic, frame } => {
-                if let Some(watchers) = self.watchers.get(&topic) {
-                    shard.send_to(watchers, Outgoing::text(&frame));
-                }
-            }
-            Event::Members(topic) => {
-                if let Some(watchers) = self.watchers.get(&topic) {
-                    shard.send_to(watchers, Outgoing::text(&self.hub.presence.members(&topic)));
-                }
-            }
+            Event::Presence { .. } | Event::Members(_) => self.take_news(shard, event),
         }
     }
 
     /// Takes the next step for a subscriber that catches up.
     fn advance(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>, conn: ConnId) {
+        self.step(shard, topic, conn);
+        if let Some(track) = self.tracks.get_mut(topic) {
+            track.settle(&mut self.account.bytes);
+        }
+    }
+
+    fn step(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>, conn: ConnId) {
         let hub = self.hub.clone();
         let Some(track) = self.tracks.get_mut(topic) else { return };
         let Some(at) = track.at.clone() else { return };
         let Some(catch_up) = track.catching.get_mut(&conn) else { return };
         if catch_up.stage == Stage::New {
             let is_known = catch_up.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
-            let is_late = !is_known && hub.config.kind(topic) == Kind::History && catch_up.after.is_some();
+            let kind = hub.config.kind(topic);
+            catch_up.is_late = !is_known && kind == Kind::History && catch_up.after.is_some();
             catch_up.stage = Stage::Behind;
-            catch_up.after = match hub.config.kind(topic) {
-                Kind::History if is_known => Some(catch_up.after.unwrap_or(at.offset)),
-                Kind::History => Some(at.offset),
+            catch_up.after = match kind {
+                // All that is kept: there is no message 0.
+                Kind::History if catch_up.is_late || catch_up.after == Some(0) => None,
+                Kind::History => Some(catch_up.after.unwrap_or(at.offset)),
                 _ => catch_up.after.filter(|_| is_known),
             };
-            let answer = Object::new(if is_late { "late" } else { "subscribed" }).text("topic", topic);
-            let answer = match hub.config.kind(topic) {
-                Kind::Latest => answer.text("epoch", &at.epoch).end(),
-                _ => answer.position(&at).end(),
-            };
-            shard.send_to(&[conn], Outgoing::text(&answer));
+            if !catch_up.is_late {
+                let answer = Object::new("subscribed").text("topic", topic);
+                let answer = match kind {
+                    Kind::Latest => answer.text("epoch", &at.epoch).end(),
+                    _ => answer.position(&at).end(),
+                };
+                shard.send_to(&[conn], Outgoing::text(&answer));
+            }
         }
         if catch_up.stage != Stage::Behind {
             return;
@@ -421,7 +512,7 @@ impl HubHandler {
                     },
                     None => None,
                 };
-                track.catching.remove(&conn);
+                track.end_catching(conn);
                 track.live.add(conn);
                 let policy = SlowConsumer::Disconnect(hub.config.max_lag);
                 for entry in &entries[..entries.len().saturating_sub(1)] {
@@ -457,11 +548,7 @@ impl HubHandler {
         let page = match page {
             Ok(page) if catch_up.after.is_none_or(|after| page.upto > after) => page,
             Err(LogError::TooLate) => {
-                let Some(at) = at else { return false };
-                catch_up.stage = Stage::Behind;
-                catch_up.after = Some(at.offset);
-                let answer = Object::new("late").text("topic", topic).position(&at).end();
-                shard.send_to(&[conn], Outgoing::text(&answer));
+                (catch_up.stage, catch_up.after, catch_up.is_late) = (Stage::Behind, None, true);
                 self.advance(shard, topic, conn);
                 return false;
             }
@@ -473,6 +560,12 @@ impl HubHandler {
             }
         };
         catch_up.after = Some(page.upto);
+        if let Some(at) = at.filter(|_| std::mem::take(&mut catch_up.is_late)) {
+            // The messages that are kept follow, and the client misses those before them.
+            let offset = page.entries.first().map_or(page.upto, |first| first.offset.saturating_sub(1));
+            let answer = Object::new("late").text("topic", topic).position(&Position { offset, ..at }).end();
+            shard.send_to(&[conn], Outgoing::text(&answer));
+        }
         let Some((last, first)) = page.entries.split_last() else {
             catch_up.stage = Stage::Behind;
             self.advance(shard, topic, conn);
@@ -508,8 +601,7 @@ impl HubHandler {
 
     /// Messages of a topic are missing: its subscribers come back with the last offset that they have.
     fn lose(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>) {
-        let Some(track) = self.tracks.remove(topic) else { return };
-        self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
+        let Some(track) = self.forget(topic) else { return };
         let answer = Object::new("resync").text("topic", topic).end();
         shard.send_to(&track.subscribers(), Outgoing::text(&answer));
     }
@@ -540,16 +632,22 @@ impl HubHandler {
     fn tick(&mut self) {
         let Some(mailbox) = &self.mailbox else { return };
         self.hub.presence.tick(Instant::now());
-        let hub = &self.hub;
+        let (hub, bytes) = (&self.hub, &mut self.account.bytes);
         self.tracks.retain(|topic, track| {
             track.idle = if track.is_unused() { track.idle + 1 } else { 0 };
             let stays = track.idle < IDLE_TICKS;
             if !stays {
+                track.forget(bytes);
+                *bytes -= name_memory(topic);
                 hub.feeds.unfollow(topic, mailbox);
             }
             stays
         });
+        shrink_map(&mut self.tracks);
         self.unused = self.tracks.values().filter(|track| track.is_unused()).count();
+        hub.account.feeds.tell(&hub.feeds);
+        hub.account.log.tell(&*hub.log);
+        self.tell_tables();
     }
 }
 
@@ -580,7 +678,15 @@ impl Handler for HubHandler {
     type State = ();
 
     fn on_start(&mut self, shard: &mut ShardContext<'_>) {
-        self.mailbox = Some(Mailbox::new(shard.handle(), poke));
+        let memory = shard.memory();
+        self.hub.presence.count(&memory);
+        self.hub.account.begin(&memory);
+        let budget = shard.memory_budget();
+        self.hub.log.bound(budget / LOG_PART);
+        let of_topic = FOLLOWED + self.hub.log.memory_of_topic();
+        self.max_unused = (self.hub.config.max_topics / 8).min(budget / UNUSED_PART / of_topic);
+        self.account.begin(&memory);
+        self.mailbox = Some(Mailbox::new(shard.handle(), poke, memory));
         shard.set_timer(TICKS, TICK);
     }
 
@@ -601,6 +707,8 @@ impl Handler for HubHandler {
             let answer = Object::new("error").text("reason", reason);
             conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
         }
+        let id = conn.id();
+        self.tell_memory(&mut conn.shard(), id);
     }
 
     fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
@@ -627,9 +735,12 @@ impl Handler for HubHandler {
         let id = conn.id();
         self.readings.forget(id);
         let Some(client) = self.conns.remove(&id) else { return };
+        self.account.bytes -= client.told;
+        shrink_map(&mut self.conns);
         for (topic, subscription) in client.subscriptions {
             self.end(id, &topic, subscription);
         }
+        self.tell_tables();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The hub of a host: the parts that its loops share.
 
+use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::feed::Feeds;
 use crate::handler::HubHandler;
@@ -46,7 +47,14 @@ impl Hub {
     #[must_use]
     pub fn with_log(config: Config, log: Arc<dyn Log>, bridge: Option<Bridge>) -> Self {
         let presence = Presence::new(&config, bridge);
-        Self(Arc::new(Shared { config, log, feeds: Feeds::default(), presence, gate: None }))
+        Self(Arc::new(Shared {
+            config,
+            log,
+            feeds: Feeds::default(),
+            presence,
+            account: CommonAccount::default(),
+            gate: None,
+        }))
     }
 
     /// Has `gate` decide about requests, before the hub has handlers. The default upgrades all WebSocket requests.

@@ -31,14 +31,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod account;
 mod client;
 mod config;
+mod connected;
 mod feed;
 mod handler;
 mod hub;
 mod log;
 mod mailbox;
+mod members;
 mod memory_log;
+mod pages;
 mod presence;
 mod protocol;
 mod readings;

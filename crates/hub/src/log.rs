@@ -46,6 +46,14 @@ pub struct Page {
     pub upto: u64,
 }
 
+impl Page {
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let texts = |entry: &Entry| entry.data.len() + entry.key.as_ref().map_or(0, |key| key.len());
+        self.entries.capacity() * size_of::<Entry>() + self.entries.iter().map(texts).sum::<usize>()
+    }
+}
+
 /// The reason why a log did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,6 +101,24 @@ pub trait Log: Send + Sync + 'static {
     /// Reads the messages of a topic after the offset `after`: at most some hundred, and at least one if there is one. `None` is
     /// before the first that is kept.
     fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>);
+
+    /// The memory that it takes in this process, in bytes, for the [budget](tautline::Limits::memory) of the hub's server. It is
+    /// called often. The default is 0.
+    fn memory(&self) -> usize {
+        0
+    }
+
+    /// The part of [`memory`](Self::memory) that a topic takes as long as it is followed. It counts for those who have subscribed to
+    /// the topic, when memory is short and the server looks for connections that hold much. The default is 0.
+    fn memory_of_topic(&self) -> usize {
+        0
+    }
+
+    /// Has it take at most this many bytes of this process, since a log that fills the budget of the hub's server leaves nothing
+    /// for connections. Called before the first topic. The default does nothing.
+    fn bound(&self, most: usize) {
+        let _ = most;
+    }
 }
 
 /// Gets the messages of a topic. No method blocks.

@@ -1,10 +1,10 @@
 //! Events of other threads for a loop's part of the hub: from logs, from presence, and receipts.
 
 use crate::log::{LogError, Page, Position};
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline::layers::ws::{Kind, Prepared};
-use tautline::{ConnId, ShardHandle, ShardHandleError};
+use tautline::{ApplicationMemory, ConnId, ShardHandle, ShardHandleError};
 
 /// Has a loop take its events.
 pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
@@ -12,6 +12,13 @@ pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
 /// Messages and news that wait for a loop, and their bytes. Further messages are lost, which their topics' subscribers are told.
 const MOST_ENTRIES: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
+/// News of one topic's members that wait for a loop. Its watchers get all members in place of more.
+const MOST_NEWS: usize = 1024;
+/// Places of a queue that stay when it is empty.
+const PLACES: usize = 64;
+
+/// Memory of a framed message beside its text, as measured.
+pub(crate) const FRAMED: usize = 192;
 
 /// A message of a log, framed and compressed once for all loops.
 #[derive(Debug)]
@@ -25,6 +32,11 @@ impl Framed {
     /// The text `message`, which has this offset in its topic.
     pub(crate) fn new(topic: Arc<str>, offset: u64, message: &str) -> Self {
         Self { topic, offset, message: Prepared::new(Kind::Text, message.as_bytes()) }
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        FRAMED + self.len()
     }
 
     /// Bytes of the message.
@@ -68,18 +80,40 @@ pub(crate) enum Event {
     Members(Arc<str>),
 }
 
+impl Event {
+    /// Its memory while it waits, in bytes: that of its place, which is one of half as many again, and of its texts.
+    fn memory(&self) -> usize {
+        let texts = match self {
+            Self::Entry(entry) => entry.memory(),
+            Self::Page { page: Ok(page), .. } => page.memory(),
+            Self::Appended { id, .. } => id.as_ref().map_or(0, |id| id.len()),
+            // With the place of its topic's number.
+            Self::Presence { frame, .. } => frame.len() + 2 * size_of::<(Arc<str>, usize)>(),
+            _ => 0,
+        };
+        3 * size_of::<Self>() / 2 + texts
+    }
+}
+
 /// The events that wait for one loop.
 pub(crate) struct Mailbox {
     shard: ShardHandle,
     poke: Poke,
     waiting: Mutex<Waiting>,
+    memory: ApplicationMemory,
 }
 
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<Event>,
+    /// News of members. They wait apart, since one of them can be a message to many watchers.
+    news: VecDeque<Event>,
+    /// The number of news of each topic in `news`.
+    news_of: HashMap<Arc<str>, usize>,
     entries: usize,
     bytes: usize,
+    /// Memory of all events, in bytes.
+    memory: usize,
     /// Topics of which messages did not fit.
     lost: HashSet<Arc<str>>,
     /// Topics of which news of members did not fit.
@@ -88,27 +122,59 @@ struct Waiting {
 }
 
 impl Mailbox {
-    pub(crate) fn new(shard: ShardHandle, poke: Poke) -> Arc<Self> {
-        Arc::new(Self { shard, poke, waiting: Mutex::default() })
+    pub(crate) fn new(shard: ShardHandle, poke: Poke, memory: ApplicationMemory) -> Arc<Self> {
+        Arc::new(Self { shard, poke, waiting: Mutex::default(), memory })
     }
 
     pub(crate) fn push(&self, event: Event) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
+        let before = waiting.memory;
         waiting.push(event);
+        self.memory.add(waiting.memory - before);
         if std::mem::replace(&mut waiting.is_poked, true) {
             return;
         }
         drop(waiting);
         if (self.poke)(&self.shard).is_err_and(|error| error != ShardHandleError::Stopped) {
             // The loop looks at its mailbox at its next tick, too.
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_poked = false;
+            self.lock().is_poked = false;
         }
     }
 
-    /// All events so far.
-    pub(crate) fn take(&self) -> VecDeque<Event> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *waiting).events
+    /// The next event, apart from news of members.
+    pub(crate) fn next(&self) -> Option<Event> {
+        self.pop(|waiting| &mut waiting.events)
+    }
+
+    /// The next news of members.
+    pub(crate) fn next_news(&self) -> Option<Event> {
+        self.pop(|waiting| &mut waiting.news)
+    }
+
+    fn pop(&self, queue: fn(&mut Waiting) -> &mut VecDeque<Event>) -> Option<Event> {
+        let mut waiting = self.lock();
+        let event = queue(&mut waiting).pop_front()?;
+        let before = waiting.memory;
+        waiting.leave(&event);
+        self.memory.remove(before - waiting.memory);
+        Some(event)
+    }
+
+    /// Whether nothing waits. The next event then wakes the loop.
+    pub(crate) fn rest(&self) -> bool {
+        let mut waiting = self.lock();
+        let is_empty = waiting.events.is_empty() && waiting.news.is_empty();
+        if is_empty {
+            waiting.is_poked = false;
+            waiting.events.shrink_to(PLACES);
+            waiting.news.shrink_to(PLACES);
+            waiting.news_of.shrink_to(PLACES);
+        }
+        is_empty
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,7 +188,7 @@ impl Waiting {
                 Event::Lost(entry.topic.clone())
             }
             Event::Presence { topic, .. } if self.stale.contains(&topic) => return,
-            Event::Presence { topic, .. } if is_full => {
+            Event::Presence { topic, .. } if is_full || self.news_of.get(&topic).is_some_and(|n| *n >= MOST_NEWS) => {
                 self.stale.insert(topic.clone());
                 Event::Members(topic)
             }
@@ -132,35 +198,93 @@ impl Waiting {
             }
             Event::Presence { topic, frame } => {
                 self.count(frame.len());
+                *self.news_of.entry(topic.clone()).or_default() += 1;
                 Event::Presence { topic, frame }
             }
             other => other,
         };
-        self.events.push_back(event);
+        self.memory += event.memory();
+        match event {
+            Event::Presence { .. } | Event::Members(_) => self.news.push_back(event),
+            _ => self.events.push_back(event),
+        }
+    }
+
+    /// An event does not wait any more.
+    fn leave(&mut self, event: &Event) {
+        self.memory -= event.memory();
+        match event {
+            Event::Entry(entry) => self.uncount(entry.len()),
+            Event::Presence { topic, frame } => {
+                self.uncount(frame.len());
+                if let Some(number) = self.news_of.get_mut(topic) {
+                    *number -= 1;
+                    if *number == 0 {
+                        self.news_of.remove(topic);
+                    }
+                }
+            }
+            Event::Lost(topic) => _ = self.lost.remove(topic),
+            Event::Members(topic) => _ = self.stale.remove(topic),
+            _ => {}
+        }
     }
 
     const fn count(&mut self, bytes: usize) {
         self.entries += 1;
         self.bytes += bytes;
     }
+
+    const fn uncount(&mut self, bytes: usize) {
+        self.entries -= 1;
+        self.bytes -= bytes;
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Framed, MOST_ENTRIES, Waiting};
+    use super::{Event, Framed, MOST_ENTRIES, MOST_NEWS, Waiting};
     use std::sync::Arc;
+
+    fn news(room: usize) -> Event {
+        Event::Presence { topic: format!("room{room}").into(), frame: "news".to_owned() }
+    }
 
     #[test]
     fn a_flood_of_news_is_bounded_and_ends_with_all_members() {
         let mut waiting = Waiting::default();
-        for n in 0..2 * MOST_ENTRIES {
-            waiting.push(Event::Presence { topic: format!("room{}", n % 2).into(), frame: String::new() });
+        let rooms = 2 * MOST_ENTRIES / MOST_NEWS;
+        for n in 0..4 * MOST_ENTRIES {
+            waiting.push(news(n % rooms));
         }
-        assert_eq!(waiting.events.len(), MOST_ENTRIES + 2);
-        assert!(waiting.events.range(MOST_ENTRIES..).all(|event| matches!(event, Event::Members(_))));
+        assert_eq!(waiting.news.len(), MOST_ENTRIES + rooms);
+        assert!(waiting.news.range(MOST_ENTRIES..).all(|event| matches!(event, Event::Members(_))));
         // Messages share the bound.
         let frame = Framed::new("log:a".into(), 1, "");
         waiting.push(Event::Entry(Arc::new(frame)));
         assert!(matches!(waiting.events.back(), Some(Event::Lost(_))));
+        // Whatever leaves makes room again.
+        while let Some(event) = waiting.news.pop_front().or_else(|| waiting.events.pop_front()) {
+            waiting.leave(&event);
+        }
+        assert_eq!((waiting.entries, waiting.bytes, waiting.memory), (0, 0, 0));
+        assert!(waiting.news_of.is_empty() && waiting.lost.is_empty() && waiting.stale.is_empty());
+    }
+
+    #[test]
+    fn the_news_of_one_room_are_bounded() {
+        let mut waiting = Waiting::default();
+        for _ in 0..2 * MOST_NEWS {
+            waiting.push(news(0));
+        }
+        waiting.push(news(1));
+        assert_eq!(waiting.news.len(), MOST_NEWS + 2);
+        assert!(matches!(&waiting.news[MOST_NEWS], Event::Members(topic) if &**topic == "room0"));
+        // Once all members were told, news follow again.
+        while let Some(event) = waiting.news.pop_front() {
+            waiting.leave(&event);
+        }
+        waiting.push(news(0));
+        assert!(matches!(waiting.news.back(), Some(Event::Presence { .. })));
     }
 }

@@ -4,14 +4,18 @@ use crate::config::Kind;
 use crate::log::{Append, Done, Entry, Following, Log, LogError, Page, Position, Sink};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tautline::layers::engine::sized::{name_memory, shrink_map};
 
 /// Messages in one page, and their bytes.
 const PAGE: (usize, usize) = (256, 256 << 10);
-/// Memory of a message beside its data.
-const OVERHEAD: usize = 128;
-/// Memory of a topic beside its name and messages.
-const TOPIC: usize = 768;
+/// Memory of a message beside its data: its place in a queue that is two thirds full.
+const ENTRY: usize = 3 * size_of::<Entry>() / 2;
+/// Memory of an identifier beside its text, which is there twice: its places in a table and in a queue.
+const ID: usize = 64;
+/// Memory of a topic beside its name and messages: its places in a table and in a tree, and the least of its own tables.
+const TOPIC: usize = 3 * size_of::<(Arc<str>, Topic)>() / 2 + 208;
 
 /// How much a [`MemoryLog`] keeps.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +23,8 @@ const TOPIC: usize = 768;
 pub struct Retention {
     /// Most messages of a topic; in a conflating topic the most keys. Default: 1,000.
     pub entries: usize,
-    /// Most bytes of all topics. Topics that were written to longest ago are forgotten first. Default: 64 MiB.
+    /// Most bytes of all topics. Topics that were written to longest ago are forgotten first. Default: 64 MiB. The server's
+    /// [budget of memory](tautline::Limits::memory) has them, too: a quarter of it is the most.
     pub bytes: usize,
     /// Identifiers of messages that each topic remembers. Default: 1,000.
     pub ids: usize,
@@ -35,7 +40,7 @@ impl Default for Retention {
 ///
 /// Clones are one log.
 #[derive(Clone)]
-pub struct MemoryLog(Arc<Mutex<Inner>>);
+pub struct MemoryLog(Arc<(Mutex<Inner>, AtomicUsize)>);
 
 /// A sink, and the number by which it is removed.
 type NumberedSink = (u64, Arc<dyn Sink>);
@@ -76,7 +81,7 @@ impl MemoryLog {
     /// An empty log with an epoch of its own.
     #[must_use]
     pub fn new(retention: Retention) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
+        let inner = Inner {
             epoch: crate::protocol::random_name().into(),
             retention,
             last: 0,
@@ -86,16 +91,17 @@ impl MemoryLog {
             forgotten: 0,
             sinks: HashMap::new(),
             next_sink: 0,
-        })))
+        };
+        Self(Arc::new((Mutex::new(inner), AtomicUsize::new(0))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn size(entry: &Entry) -> usize {
-    entry.data.len() + entry.key.as_ref().map_or(0, |key| key.len()) + OVERHEAD
+    entry.data.len() + entry.key.as_ref().map_or(0, |key| key.len()) + ENTRY
 }
 
 impl Topic {
@@ -113,14 +119,14 @@ impl Topic {
     }
 
     fn remember(&mut self, id: Box<str>, offset: u64, most: usize) {
-        self.bytes += 2 * id.len() + OVERHEAD;
+        self.bytes += 2 * id.len() + ID;
         self.ids.insert(id.clone(), offset);
         self.ids_by_age.push_back(id);
         while self.ids_by_age.len() > most
             && let Some(oldest) = self.ids_by_age.pop_front()
         {
             self.ids.remove(&oldest);
-            self.bytes -= 2 * oldest.len() + OVERHEAD;
+            self.bytes -= 2 * oldest.len() + ID;
         }
     }
 }
@@ -133,7 +139,7 @@ impl Inner {
         let forgotten = self.forgotten;
         let topic = self.topics.entry(name.clone()).or_insert_with(|| Topic {
             dropped: forgotten,
-            bytes: TOPIC + name.len(),
+            bytes: TOPIC + name_memory(name),
             ..Topic::default()
         });
         if let Some(offset) = id.as_ref().and_then(|id| topic.ids.get(id)) {
@@ -203,7 +209,10 @@ impl Inner {
 
 impl Log for MemoryLog {
     fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
-        let result = self.lock().append(topic, append);
+        let mut inner = self.lock();
+        let result = inner.append(topic, append);
+        self.0.1.store(inner.bytes, Ordering::Relaxed);
+        drop(inner);
         done(result);
     }
 
@@ -212,13 +221,29 @@ impl Log for MemoryLog {
         sink.begin(Position { epoch: inner.epoch.clone(), offset: inner.last });
         let number = inner.next_sink;
         inner.next_sink += 1;
-        inner.sinks.entry(topic.clone()).or_default().push((number, sink));
+        let sinks = inner.sinks.entry(topic.clone()).or_default();
+        sinks.reserve_exact(1);
+        sinks.push((number, sink));
         Box::new(Follower { log: self.clone(), topic: topic.clone(), number })
     }
 
     fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
         let result = self.lock().read(topic, after);
         done(result);
+    }
+
+    fn memory(&self) -> usize {
+        self.0.1.load(Ordering::Relaxed)
+    }
+
+    fn bound(&self, most: usize) {
+        let mut inner = self.lock();
+        if inner.retention.bytes > most {
+            log::info!("the log keeps at most {most} bytes, a quarter of the budget of memory");
+            inner.retention.bytes = most;
+            inner.shrink();
+            self.0.1.store(inner.bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -241,6 +266,7 @@ impl Drop for Follower {
             sinks.retain(|(number, _)| *number != self.number);
             if sinks.is_empty() {
                 inner.sinks.remove(&self.topic);
+                shrink_map(&mut inner.sinks);
             }
         }
     }

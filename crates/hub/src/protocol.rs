@@ -1,7 +1,7 @@
 //! The protocol between clients and the hub: one JSON object per text message. `docs/hub.md` describes it.
 
 use crate::log::Position;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
     pub(crate) key: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(crate) id: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "value")]
     pub(crate) data: Option<&'a RawValue>,
 }
 
@@ -65,8 +65,16 @@ pub(crate) struct Answer<'a> {
     pub(crate) name: Option<String>,
     #[serde(default)]
     pub(crate) members: Option<Vec<(String, String)>>,
-    #[serde(default, borrow)]
+    /// Whether these members add to those before.
+    #[serde(default)]
+    pub(crate) more: bool,
+    #[serde(default, borrow, deserialize_with = "value")]
     pub(crate) data: Option<&'a RawValue>,
+}
+
+/// A member that is there. Its value may be `null`.
+fn value<'a, 'de: 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A JSON object under construction.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use tautline::ConnId;
+use tautline::layers::engine::sized::{map_memory, shrink_map, table};
 
 /// Most pages that the log reads for one loop at a time.
 const MOST: usize = 32;
@@ -22,14 +23,15 @@ pub(crate) struct Readings<C = ConnId> {
     /// Subscribers that wait for a place, in the order of their requests. Each is there once, however often it asks.
     waiting: VecDeque<Reader<C>>,
     known: HashSet<Reader<C>>,
-    /// Connections with a page on its way.
+    /// Connections with a page on its way, and the number of all topics that wait for one.
     pages: HashMap<C, Pages>,
+    topics: usize,
 }
 
 impl<C> Default for Readings<C> {
     fn default() -> Self {
         let (waiting, known, pages) = (VecDeque::new(), HashSet::new(), HashMap::new());
-        Self { last: 0, running: 0, waiting, known, pages }
+        Self { last: 0, running: 0, waiting, known, pages, topics: 0 }
     }
 }
 
@@ -47,6 +49,14 @@ struct Pages {
 }
 
 impl<C: Copy + Eq + Hash> Readings<C> {
+    /// Its memory, in bytes, without the topics' names.
+    pub(crate) fn memory(&self) -> usize {
+        let reader = size_of::<Reader<C>>();
+        let waiting = self.waiting.capacity() * reader + table(self.known.capacity(), reader);
+        // A queue of topics is two thirds full.
+        waiting + map_memory(&self.pages) + self.topics * size_of::<Arc<str>>() * 3 / 2
+    }
+
     /// The number of a new reading. `None` if the subscriber has to wait until [`next`](Self::next) or [`free`](Self::free) returns
     /// it.
     pub(crate) fn begin(&mut self, topic: &Arc<str>, conn: C) -> Option<u64> {
@@ -69,6 +79,7 @@ impl<C: Copy + Eq + Hash> Readings<C> {
         if pages.reading.is_some() {
             if !pages.waiting.contains(topic) {
                 pages.waiting.push_back(topic.clone());
+                self.topics += 1;
             }
             return None;
         }
@@ -111,19 +122,28 @@ impl<C: Copy + Eq + Hash> Readings<C> {
         let next = pages.waiting.pop_front();
         if next.is_none() {
             self.pages.remove(&conn);
+            shrink_map(&mut self.pages);
+        } else {
+            self.topics -= 1;
         }
         next
     }
 
     /// A connection has ended.
     pub(crate) fn forget(&mut self, conn: C) {
-        self.pages.remove(&conn);
+        if let Some(pages) = self.pages.remove(&conn) {
+            self.topics -= pages.waiting.len();
+        }
     }
 
     /// The subscriber that has waited longest, if there is a place for it.
     pub(crate) fn next(&mut self) -> Option<Reader<C>> {
         let reader = if self.running < MOST { self.waiting.pop_front() } else { None }?;
         self.known.remove(&reader);
+        if self.waiting.is_empty() {
+            // A crowd that came at once leaves no memory behind.
+            (self.waiting, self.known) = (VecDeque::new(), HashSet::new());
+        }
         Some(reader)
     }
 }

@@ -9,20 +9,19 @@ use std::sync::Arc;
 const MOST_UNANSWERED: usize = 128;
 
 /// The way in which a client subscribes to a topic.
+///
+/// By default it begins with now, or with the latest message of each key.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Subscribe {
-    /// The last offset that the client has, and its epoch, from an earlier life. `None` begins with now, or with the latest message
-    /// of each key.
-    pub after: Option<(u64, Option<String>)>,
-    /// The name as which the client is a member.
-    pub member: Option<String>,
-    /// Whether the client is told the members.
-    pub presence: bool,
+    after: Option<(u64, Option<String>)>,
+    member: Option<String>,
+    presence: bool,
 }
 
 impl Subscribe {
-    /// From the message behind this offset on; with 0 from the begin of the history that is kept.
+    /// From the message behind this offset on, the last that the client has, with its epoch from an earlier life.
+    ///
+    /// With 0 from the begin of the history that is kept.
     #[must_use]
     pub fn after(mut self, offset: u64, epoch: Option<String>) -> Self {
         self.after = Some((offset, epoch));
@@ -76,8 +75,10 @@ pub enum Event {
     Published(String, Option<u64>),
     /// A message with this identifier went to one host only: the broker is away.
     Withheld(String),
-    /// The members of a topic, by identifier, with their names.
+    /// The members of a topic, by identifier, with their names: the first of them, if there are many.
     Members(Arc<str>, Vec<(String, String)>),
+    /// Further members, which add to the list.
+    MoreMembers(Arc<str>, Vec<(String, String)>),
     /// A member has joined.
     Joined(Arc<str>, String, String),
     /// A member has left.
@@ -274,6 +275,7 @@ impl Session {
                 }
                 Some(Event::Refused(name.map(Into::into), id, owned(answer.reason.as_deref())))
             }
+            "members" if answer.more => Some(Event::MoreMembers(self.topic_mut(name?)?.0, answer.members?)),
             "members" => Some(Event::Members(self.topic_mut(name?)?.0, answer.members?)),
             "join" => {
                 let member = owned(answer.member.as_deref());

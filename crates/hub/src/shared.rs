@@ -1,5 +1,6 @@
 //! The parts of a hub that its loops share.
 
+use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::feed::Feeds;
 use crate::log::Log;
@@ -15,5 +16,6 @@ pub(crate) struct Shared {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) feeds: Feeds,
     pub(crate) presence: Presence,
+    pub(crate) account: CommonAccount,
     pub(crate) gate: Option<Gate>,
 }

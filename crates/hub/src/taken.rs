@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use tautline::layers::engine::sized::{name_memory, table};
 
 /// The latest identifiers that were taken from a connection: their messages wait for the log, or have their answer.
 ///
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Taken {
     ids: HashSet<Arc<str>>,
     order: VecDeque<Arc<str>>,
+    /// Bytes of the identifiers.
+    bytes: usize,
 }
 
 impl Taken {
@@ -20,15 +23,23 @@ impl Taken {
         self.ids.contains(id)
     }
 
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let id = size_of::<Arc<str>>();
+        size_of::<Self>() + table(self.ids.capacity(), id) + self.order.capacity() * id + self.bytes
+    }
+
     /// Adds an identifier, and forgets those before the latest `most`.
     pub(crate) fn add(&mut self, id: &str, most: usize) {
         let id: Arc<str> = id.into();
         if self.ids.insert(id.clone()) {
+            self.bytes += name_memory(&id);
             self.order.push_back(id);
         }
         while self.order.len() > most
             && let Some(oldest) = self.order.pop_front()
         {
+            self.bytes -= name_memory(&oldest);
             self.ids.remove(&oldest);
         }
     }
@@ -36,7 +47,11 @@ impl Taken {
     /// Removes identifiers whose messages have to be sent again.
     pub(crate) fn remove<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
         let before = self.ids.len();
-        ids.for_each(|id| _ = self.ids.remove(id));
+        for id in ids {
+            if self.ids.remove(id) {
+                self.bytes -= name_memory(id);
+            }
+        }
         if self.ids.len() < before {
             self.order.retain(|id| self.ids.contains(id));
         }
@@ -61,5 +76,6 @@ mod tests {
         taken.add("e", 3);
         assert_eq!(["b", "c", "d", "e"].map(|id| taken.contains(id)), [false, true, true, true]);
         assert_eq!(taken.order.len(), taken.ids.len());
+        assert_eq!(taken.bytes, 3 * (16 + 8), "two counts and eight bytes for each");
     }
 }

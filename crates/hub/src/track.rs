@@ -1,9 +1,11 @@
 //! A topic with history or conflation on one loop: its newest messages, and the subscribers that are up to date or catching up.
 
 use crate::log::Position;
-use crate::mailbox::Framed;
+use crate::mailbox::{FRAMED, Framed};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use tautline::layers::engine::Roster;
+use tautline::layers::engine::sized::map_memory;
 use tautline::{ConnId, ConnList};
 
 /// Newest messages that are kept for subscribers who return soon, and their bytes.
@@ -20,42 +22,44 @@ pub(crate) struct Track {
     pub(crate) catching: HashMap<ConnId, CatchUp>,
     /// Ticks without subscribers.
     pub(crate) idle: u32,
+    /// Its memory as it was counted, in bytes.
+    told: usize,
 }
 
-/// A list of connections to which messages go, and the position of each.
+/// Connections to which messages go.
 #[derive(Default)]
 pub(crate) struct Subscribers {
-    list: Vec<ConnId>,
-    at: HashMap<ConnId, usize>,
+    all: Roster<ConnId>,
     /// The list for messages, until it changes.
     shared: Option<ConnList>,
 }
 
 impl Subscribers {
     pub(crate) fn list(&self) -> &[ConnId] {
-        &self.list
+        self.all.as_slice()
     }
 
     /// The list in a form that many messages share.
     pub(crate) fn shared(&mut self) -> &ConnList {
-        self.shared.get_or_insert_with(|| self.list.as_slice().into())
+        self.shared.get_or_insert_with(|| self.all.as_slice().into())
     }
 
     pub(crate) fn add(&mut self, conn: ConnId) {
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.at.entry(conn) {
-            entry.insert(self.list.len());
-            self.list.push(conn);
+        if self.all.add(conn) {
             self.shared = None;
         }
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) {
-        let Some(at) = self.at.remove(&conn) else { return };
-        self.shared = None;
-        self.list.swap_remove(at);
-        if let Some(moved) = self.list.get(at) {
-            self.at.insert(*moved, at);
+        if self.all.remove(conn) {
+            self.shared = None;
         }
+    }
+
+    fn memory(&self) -> usize {
+        // The list for messages takes as much as this one.
+        let shared = self.shared.as_ref().map_or(0, |_| self.all.len() * size_of::<ConnId>());
+        self.all.memory() + shared
     }
 }
 
@@ -64,6 +68,8 @@ pub(crate) struct CatchUp {
     /// The last message that it has; `None` before the first.
     pub(crate) after: Option<u64>,
     pub(crate) epoch: Option<Box<str>>,
+    /// Whether it misses messages, and is told so once it is known which are kept.
+    pub(crate) is_late: bool,
     pub(crate) stage: Stage,
     /// The number of its last reading. The page of another was for an earlier subscription.
     pub(crate) reading: u64,
@@ -101,7 +107,21 @@ impl Track {
             live: Subscribers::default(),
             catching: HashMap::new(),
             idle: 0,
+            told: 0,
         }
+    }
+
+    /// Counts its memory in `bytes`, the sum of all topics of the loop.
+    pub(crate) fn settle(&mut self, bytes: &mut usize) {
+        let ring = self.ring.capacity() * size_of::<Arc<Framed>>() + self.ring_bytes + self.ring.len() * FRAMED;
+        let now = size_of::<Self>() + ring + self.live.memory() + map_memory(&self.catching);
+        *bytes = *bytes - self.told + now;
+        self.told = now;
+    }
+
+    /// Uncounts its memory.
+    pub(crate) const fn forget(&self, bytes: &mut usize) {
+        *bytes -= self.told;
     }
 
     pub(crate) fn begin(&mut self, at: Position) {
@@ -140,7 +160,16 @@ impl Track {
 
     pub(crate) fn remove(&mut self, conn: ConnId) {
         self.live.remove(conn);
+        self.end_catching(conn);
+    }
+
+    /// A subscriber does not catch up any more.
+    pub(crate) fn end_catching(&mut self, conn: ConnId) {
         self.catching.remove(&conn);
+        if self.catching.is_empty() {
+            // A table keeps its memory, and most topics have subscribers that catch up for a moment only.
+            self.catching = HashMap::new();
+        }
     }
 
     pub(crate) fn is_unused(&self) -> bool {

@@ -63,7 +63,7 @@ fn until(counter: &AtomicU64, count: u64) {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --release -p tautline-hub --test cost -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --profile dist -p tautline-hub --test cost -- --ignored --nocapture"]
 fn a_delivery_with_history_costs_as_much_as_one_of_a_plain_topic() {
     let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).start(Hub::default().handlers());
     let server = server.unwrap();

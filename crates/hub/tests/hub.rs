@@ -46,7 +46,7 @@ fn those_who_return_get_what_they_missed_once_and_in_order() {
 }
 
 #[test]
-fn those_who_return_too_late_are_told() {
+fn those_who_return_too_late_are_told_and_get_what_is_kept() {
     let server = serve(&Hub::default(), 0, None);
     let publisher = client(&server);
     let mut last = None;
@@ -56,15 +56,69 @@ fn those_who_return_too_late_are_told() {
     for how in [Subscribe::default().after(1, None), Subscribe::default().after(1_100, Some("another life".into()))] {
         let returned = client(&server);
         returned.subscribe("log:a", how).unwrap();
-        let offset = wait(&returned, |event| match event {
+        let missed = wait(&returned, |event| match event {
             Event::Late(_, offset) => Some(offset),
             Event::Message(message) => panic!("{message:?}"),
             _ => None,
         });
-        assert_eq!(Some(offset), last);
+        let mut offset = missed;
+        while Some(offset) != last {
+            let message = message(&returned);
+            assert_eq!(message.offset, Some(offset + 1), "each message that is kept, in order");
+            offset += 1;
+        }
+        assert!(missed > 0 && offset > missed, "some are not kept, and others are: {missed} of {offset}");
         last = publish(&publisher, "log:a", None, "\"next\"");
         assert_eq!(message(&returned).offset, last);
     }
+    stop(server);
+}
+
+#[test]
+fn a_client_of_another_epoch_gets_what_was_published_since() {
+    let server = serve(&Hub::default(), 0, None);
+    let publisher = client(&server);
+    for n in 0..5 {
+        publish(&publisher, "log:a", None, &n.to_string());
+    }
+    let returned = client(&server);
+    returned.subscribe("log:a", Subscribe::default().after(700, Some("before the restart".into()))).unwrap();
+    let missed = wait(&returned, |event| match event {
+        Event::Late(_, offset) => Some(offset),
+        _ => None,
+    });
+    let got: Vec<_> = (0..5).map(|_| message(&returned)).collect();
+    assert_eq!(got.iter().map(|one| &*one.data).collect::<Vec<_>>(), ["0", "1", "2", "3", "4"]);
+    assert_eq!(got[0].offset, Some(missed + 1));
+    stop(server);
+}
+
+#[test]
+fn null_is_a_value() {
+    let server = serve(&Hub::default(), 0, None);
+    let publisher = client(&server);
+    let offset = publish(&publisher, "log:a", None, "null");
+    let reader = client(&server);
+    reader.subscribe("log:a", Subscribe::default().after(0, None)).unwrap();
+    let got = message(&reader);
+    assert_eq!((&*got.data, got.offset), ("null", offset));
+    stop(server);
+}
+
+#[test]
+fn after_0_begins_with_the_first_message_that_is_kept() {
+    let server = serve(&Hub::default(), 0, None);
+    let publisher = client(&server);
+    let all: Vec<_> = (0..1_100).map(|n| publish(&publisher, "log:a", None, &n.to_string())).collect();
+    let from_the_begin = client(&server);
+    from_the_begin.subscribe("log:a", Subscribe::default().after(0, None)).unwrap();
+    let first = wait(&from_the_begin, |event| match event {
+        Event::Message(message) => Some(message),
+        Event::Late(..) => panic!("nothing was missed"),
+        _ => None,
+    });
+    assert!(first.offset > all[0], "the log has dropped the first: {first:?}");
+    while message(&from_the_begin).offset != all[1_099] {}
     stop(server);
 }
 
@@ -310,4 +364,18 @@ fn requests_out_of_bounds_are_refused_and_harm_nobody() {
     subscribe(&honest, "log:b", Subscribe::default());
     publish(&honest, "log:b", None, "1");
     stop(server);
+}
+
+#[test]
+fn a_target_that_no_attempt_can_use_is_an_error_at_once() {
+    // Nobody listens at port 1.
+    let mut target = tautline::Target::new("ws://127.0.0.1:1/").unwrap();
+    target.headers.insert("host", tautline::http::HeaderValue::from_static("mine"));
+    let error = Client::connect(target, ClientConfig::default()).unwrap_err();
+    assert!(error.to_string().contains("host"), "{error}");
+    // The client's loop ends on its own if TLS cannot use the name.
+    let mut target = tautline::Target::new("wss://127.0.0.1:1/").unwrap();
+    target.server_name = Some("no name".to_owned());
+    let client = Client::connect(target, ClientConfig::default()).unwrap();
+    assert!(matches!(client.next_within(PATIENCE), Err(tautline_hub::ClientError::Ended)));
 }

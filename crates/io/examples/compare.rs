@@ -6,7 +6,7 @@
 //! so waking up is not in the figures.
 //!
 //! ```sh
-//! taskset -c 0 cargo run --release -p tautline-io --example compare -- 64 100 2000 epoll uring
+//! taskset -c 0 cargo run --profile dist -p tautline-io --example compare -- 64 100 2000 epoll uring
 //! ```
 
 use std::io::{self, Read, Write};

@@ -408,6 +408,13 @@ pub trait Sink {
     /// A [`Waker`] was used, once or several times.
     fn woken(&mut self, driver: &mut dyn Driver);
 
-    /// Accepting failed for want of descriptors or memory; the driver tries again by itself after a pause.
+    /// There is no descriptor for a connection that waits. The sink may close one that gives way to them, with a reset. Returns
+    /// whether it has.
+    fn make_room(&mut self, driver: &mut dyn Driver) -> bool {
+        let _ = driver;
+        false
+    }
+
+    /// Accepting failed for want of descriptors or memory, and no other connection gave way; the driver tries again by itself after a pause.
     fn accept_failed(&mut self, driver: &mut dyn Driver, error: io::Error);
 }

@@ -18,10 +18,12 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// Replace a Unix socket's file that nobody listens on any more.
     pub replace_stale: bool,
+    /// The mode of a Unix socket's file, before anybody can connect. By default the process' mask decides.
+    pub unix_mode: Option<u32>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, reuse_port: false, replace_stale: true }
+        Self { backlog: 4096, reuse_port: false, replace_stale: true, unix_mode: None }
     }
 }

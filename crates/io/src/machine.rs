@@ -10,6 +10,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::read_to_string;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// System calls that drivers make only when they are opened, for programs that give up the others.
@@ -48,6 +49,19 @@ pub fn raise_nofile_limit() -> io::Result<u64> {
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     }
     Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The descriptors that this process may still open: `RLIMIT_NOFILE` without those in use.
+///
+/// The kernel gives the lowest number that is free, so numbers below it count as used.
+///
+/// # Errors
+/// `eventfd(2)` fails, such as with `EMFILE` if all descriptors are in use.
+pub fn free_descriptors() -> io::Result<usize> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let next = eventfd(0, EventfdFlags::CLOEXEC)?.as_raw_fd();
+    let free = limit.saturating_sub(u64::try_from(next).unwrap_or(0));
+    Ok(usize::try_from(free).unwrap_or(usize::MAX))
 }
 
 /// Makes room for `count` descriptors in this process's table, as far as `RLIMIT_NOFILE` allows.
@@ -100,7 +114,7 @@ fn total_memory(meminfo: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpus, forbid_core_dumps, memory, pin_to_cpu, reserve_descriptors, total_memory};
+    use super::{cpus, forbid_core_dumps, free_descriptors, memory, pin_to_cpu, reserve_descriptors, total_memory};
     use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit, set_dumpable_behavior};
     use std::{fs, thread};
 
@@ -109,6 +123,14 @@ mod tests {
         assert_eq!(total_memory("MemTotal:       24101012 kB\nMemFree: 1 kB\n"), Some(24_101_012 << 10));
         assert_eq!(total_memory("MemTotal: much"), None);
         assert!(memory().unwrap() > 64 << 20);
+    }
+
+    #[test]
+    fn free_descriptors_are_those_up_to_the_limit() {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let free = free_descriptors().unwrap() as u64;
+        // Standard input, output and error are open, and other tests open some.
+        assert!(free <= limit - 3 && free > limit / 2, "{free} of {limit}");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 mod sys;
 
 use crate::{Address, ListenOptions, Source};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
@@ -239,6 +241,17 @@ pub(crate) fn local(fd: BorrowedFd<'_>) -> io::Result<Address> {
     address_of(&net::getsockname(fd)?).ok_or_else(|| refused("of no family that is known here: neither TCP nor Unix"))
 }
 
+/// Whether there was no descriptor for a call.
+pub(crate) const fn lacks_descriptors(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE)
+}
+
+/// Whether a connection waits at a listening socket.
+pub(crate) fn has_waiting(listening: impl AsFd) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(listening.as_fd(), PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 /// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.
 pub(crate) const fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::NOMEM)
@@ -299,6 +312,11 @@ fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> 
 fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
     let name = SocketAddrUnix::new(path)?;
     let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    let mode = options.unix_mode.map(Mode::from_raw_mode);
+    if let Some(mode) = mode {
+        // Linux makes the file with this mode, less the bits of the process' mask.
+        rustix::fs::fchmod(&fd, mode)?;
+    }
     match net::bind(&fd, &name) {
         // Two programs that start at the same instant can both see the same stale file; the later one wins the path.
         Err(Errno::ADDRINUSE) if options.replace_stale && is_stale(path, &name) => {
@@ -312,6 +330,10 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
         other => other?,
     }
     let file = SocketFile::new(path)?;
+    if let Some(mode) = mode {
+        // The bits of the mask too. Nobody can connect yet.
+        rustix::fs::chmod(path, mode)?;
+    }
     net::listen(&fd, options.backlog)?;
     Ok(Listening { fd, address: Address::Unix(path.to_owned()), is_shared: false, file: Some(file) })
 }

@@ -10,5 +10,6 @@ mod process;
 fn the_process_is_stopped_and_runs_out_of_descriptors() {
     let make = || tautline_io::epoll::Driver::new().unwrap();
     process::stopped_and_continued(make);
+    process::connections_that_give_way(make);
     process::running_out(make);
 }

@@ -1,8 +1,12 @@
 //! The applications of `taut serve`. Their loops are compiled here, see [`loops`](crate::loops).
 
-use crate::market::Market;
+mod venue;
+
+pub use venue::VenueApp;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::{Conn, Handler, Kind, Message, Opening, Outgoing, Reply, Request, ShardHandle, ShardHandleError, http};
+use tautline_venue::Market;
 
 /// The only topic of these applications.
 const TOPIC: &str = "all";
@@ -122,7 +126,7 @@ fn answer(request: &Request<'_>, what: &str) -> Reply {
     if request.http.method() != http::Method::GET || request.http.uri().path() != "/" {
         return Reply::status(http::StatusCode::NOT_FOUND);
     }
-    let scheme = if request.tls.version.is_empty() { "ws" } else { "wss" };
+    let scheme = if request.tls.version.is_none() { "ws" } else { "wss" };
     let host =
         request.http.headers().get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("HOST:PORT");
     let text = format!("A WebSocket server that {what}.\nTry: taut connect {scheme}://{host}/\n");

@@ -1,6 +1,6 @@
-use crate::named::named;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use tautline_measure::named;
 
 named! {
     /// Carrier of the messages.

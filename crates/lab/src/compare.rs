@@ -98,6 +98,7 @@ fn differences(before: &Results, after: &Results) -> String {
         ("kernel", &old.kernel, &new.kernel),
         ("compiler", &old.rustc, &new.rustc),
         ("commit", &old.commit, &new.commit),
+        ("profile", &old.profile, &new.profile),
     ];
     let told = facts.iter().filter(|(_, old, new)| old != new);
     told.map(|(name, old, new)| format!("{name}: {old} before, {new} after\n")).collect()

@@ -1,8 +1,8 @@
-use crate::named::named;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 use tautline::DriverConfig;
+use tautline_measure::named;
 
 named! {
     /// A driver to measure.

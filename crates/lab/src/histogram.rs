@@ -15,7 +15,8 @@ pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
     /// An empty histogram.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         let longest = u64::try_from(LONGEST.as_nanos()).unwrap_or(u64::MAX);
         #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
         Self(Histogram::new_with_bounds(1, longest, 3).expect("valid bounds"))
@@ -23,12 +24,13 @@ impl Latencies {
 
     /// Records the latency of one message.
     #[inline]
-    pub(crate) fn record(&mut self, latency: Duration) {
+    pub fn record(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
     }
 
     /// Number of recorded messages.
-    pub(crate) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.0.len()
     }
 

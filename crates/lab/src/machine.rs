@@ -55,6 +55,9 @@ pub struct Machine {
     pub commit: String,
     /// Compiler of the build.
     pub rustc: String,
+    /// Profile of the build, such as `dist`; `unknown` in results of older builds.
+    #[serde(default = "unknown")]
+    pub profile: String,
     /// Time of the measurement, UTC (RFC 3339).
     pub date: String,
 }
@@ -91,8 +94,15 @@ impl Machine {
                 .collect(),
             commit: env!("TAUTLINE_COMMIT").to_owned(),
             rustc: env!("TAUTLINE_RUSTC").to_owned(),
+            profile: env!("TAUTLINE_PROFILE").to_owned(),
             date: rfc3339(SystemTime::now()),
         }
+    }
+
+    /// Whether the build left out the link-time optimisation of the program that is shipped.
+    #[must_use]
+    pub fn is_quick_build(&self) -> bool {
+        self.profile == "release"
     }
 
     /// Whether the CPU has a feature, by the kernel's name; knows only features that results list.
@@ -119,8 +129,12 @@ impl fmt::Display for Machine {
         writeln!(f)?;
         let aead: Vec<String> = self.aead.iter().map(|(name, by)| format!("{name} {by}")).collect();
         writeln!(f, "CPU features: {}; AEAD: {}", self.features.join(" "), aead.join(", "))?;
-        write!(f, "{}, commit {}, {}", libraries.join(", "), self.commit, self.date)
+        write!(f, "{}, commit {}, profile {}, {}", libraries.join(", "), self.commit, self.profile, self.date)
     }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -205,5 +219,16 @@ mod tests {
         assert!(machine.rustc.starts_with("rustc"), "{}", machine.rustc);
         assert!(machine.libraries.contains_key("tautline"));
         assert!(machine.to_string().lines().count() == 4);
+    }
+
+    #[test]
+    fn a_build_knows_its_profile_and_older_results_have_none() {
+        let here = Machine::here();
+        assert_ne!(here.profile, "unknown");
+        assert_eq!(here.is_quick_build(), here.profile == "release");
+        let mut stored = serde_json::to_value(here).unwrap();
+        stored.as_object_mut().unwrap().remove("profile");
+        let older: Machine = serde_json::from_value(stored).unwrap();
+        assert!(older.profile == "unknown" && !older.is_quick_build());
     }
 }

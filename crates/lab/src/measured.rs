@@ -5,15 +5,6 @@ use std::time::{Duration, Instant};
 /// Share of a CPU above which the load generator may limit the result.
 const BUSY: f64 = 0.95;
 
-/// Length of one measurement.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// Time to run before measuring.
-    pub warmup: Duration,
-    /// Time to measure.
-    pub duration: Duration,
-}
-
 /// Clocks of a measurement in progress.
 #[derive(Debug)]
 pub(crate) struct Meter {

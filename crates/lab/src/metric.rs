@@ -1,7 +1,7 @@
-use crate::named::named;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
+use tautline_measure::named;
 
 named! {
     /// A measured quantity. Results list the metrics of a case in this order.
@@ -41,6 +41,10 @@ named! {
         LatencyMax = "latency_max",
         /// Connections opened, upgraded and closed per second.
         Handshakes = "handshakes",
+        /// Connections opened per second, to be held.
+        Opened = "opened",
+        /// Errors of a load that goes on in spite of them; the case's setup names their kind.
+        Errors = "errors",
         /// Connections refused per second.
         Refused = "refused",
         /// CPU time of the server's process per connection of [`Handshakes`](Self::Handshakes).
@@ -131,7 +135,8 @@ impl Metric {
         match self {
             Self::Throughput => "msg/s",
             Self::Transfer | Self::TransferPerCpu => "MB/s",
-            Self::Handshakes | Self::Refused => "1/s",
+            Self::Handshakes | Self::Opened | Self::Refused => "1/s",
+            Self::Errors => "1",
             Self::Rss | Self::RssPerConnection | Self::LoadRssPerConnection | Self::KernelPerConnection => "B",
             ratio if ratio.name().starts_with("ratio_") => "x",
             _ => "us",

@@ -1,4 +1,4 @@
-use crate::random::SplitMix;
+use tautline_measure::SplitMix;
 
 /// Constant seed, for the same texts on every machine.
 const SEED: u64 = 0x6a73_6f6e_0000_0001;

@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn the_machine_comes_first_with_its_facts() {
         let first: Value = serde_json::from_str(stored(&[]).lines().next().unwrap()).unwrap();
-        for fact in ["cpu", "cores", "kernel", "features", "memory", "libraries", "commit", "rustc", "date"] {
+        for fact in ["cpu", "cores", "kernel", "features", "memory", "libraries", "commit", "rustc", "profile", "date"]
+        {
             assert!(!first["machine"][fact].is_null(), "{fact} is missing");
         }
     }

@@ -3,8 +3,8 @@
 //! Rounds are few, and a shared machine disturbs some of them, so nothing here assumes a distribution. Values are medians,
 //! with confidence intervals by resampling (Efron's percentile bootstrap).
 
-use crate::random::SplitMix;
 use std::fmt;
+use tautline_measure::SplitMix;
 
 /// Number of resamples of the bootstrap.
 const RESAMPLES: usize = 2_000;

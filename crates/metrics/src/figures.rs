@@ -15,6 +15,8 @@ pub struct Figures {
     pub certificates: Vec<CertificateExpiry>,
     /// Reloads of the TLS configuration; `None` without TLS.
     pub reloads: Option<ReloadFigures>,
+    /// The certificate that the server orders itself; `None` if it does not.
+    pub acme: Option<AcmeFigures>,
     /// Upgrades without a disconnect; `None` if the server cannot have any.
     pub upgrades: Option<UpgradeFigures>,
     /// The broker between hosts; `None` without one.
@@ -53,6 +55,34 @@ pub struct ReloadFigures {
     /// Reloads that replaced the configuration.
     pub done: u64,
     /// Reloads that failed, so that the configuration stayed.
+    pub failed: u64,
+}
+
+/// A certificate that a server orders itself (ACME).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcmeFigures {
+    /// When it expires, in seconds since 1970; `None` before the first one.
+    pub expiry: Option<u64>,
+    /// When it was stored, in seconds since 1970; `None` before the first one.
+    pub last_success: Option<u64>,
+    /// Certificates that this process has ordered.
+    pub orders: u64,
+    /// Failures of this process, by their kind.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Whether this process is the one of several that orders.
+    pub orders_itself: bool,
+    /// The OCSP responses for it; `None` if it names no responder.
+    pub responses: Option<ResponseFigures>,
+}
+
+/// The OCSP responses for a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFigures {
+    /// When the present one expires, in seconds since 1970; `None` without one.
+    pub expiry: Option<u64>,
+    /// Responses that this process has fetched.
+    pub done: u64,
+    /// Requests of this process that failed.
     pub failed: u64,
 }
 

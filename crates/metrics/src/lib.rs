@@ -20,15 +20,19 @@
 mod certificate;
 mod families;
 mod figures;
+mod plain;
 mod process;
 mod server;
 mod text;
 
 pub use certificate::CertificateExpiry;
-pub use figures::{Figures, LoopFigures, ReloadFigures, UpgradeFigures};
+pub use figures::{AcmeFigures, Figures, LoopFigures, ReloadFigures, ResponseFigures, UpgradeFigures};
 pub use process::ProcessFigures;
 pub use prometheus_client;
 pub use prometheus_client::collector::Collector;
 
-/// The `Content-Type` of the text.
+/// The `Content-Type` of [`Figures::encode_plain_with`].
+pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The `Content-Type` of [`Figures::encode_with`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

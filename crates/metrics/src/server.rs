@@ -1,7 +1,7 @@
 //! The families of a server's metrics.
 
 use crate::families::{Families, Histogram};
-use crate::figures::{Figures, UpgradeFigures};
+use crate::figures::{AcmeFigures, Figures, UpgradeFigures};
 use prometheus_client::registry::Unit;
 use std::fmt::Error;
 use tautline_engine::probe::{Stage, Stages};
@@ -69,13 +69,14 @@ fn handshakes(counters: &Counters, outcomes: &Outcomes, families: &mut Families<
     families.histograms("handshake_offloaded", help, "", [("", (&outcomes.offloaded).into())])?;
     let help = "Steps of handshakes that waited for a thread that the scheduler did not run";
     families.counter("handshakes_stalled", help, counters.handshakes_stalled)?;
-    let (refused, evicted) = (counters.handshakes_refused, counters.handshakes_evicted);
+    let refused = counters.handshakes_refused + counters.origins_refused;
+    let evicted = counters.handshakes_evicted;
     let reasons = [
         ("refused", refused),
         ("evicted", evicted),
         ("other", counters.handshakes_failed.saturating_sub(refused + evicted)),
     ];
-    let help = "Opening handshakes that failed: refused because too many waited, evicted by newer ones, or else";
+    let help = "Opening handshakes that failed: refused because too many waited or for the page's origin, evicted by newer ones, or else";
     families.counters("handshakes_failed", help, "reason", reasons)
 }
 
@@ -140,6 +141,11 @@ fn memory(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error>
         ("sending", counters.memory_sending),
         ("queued", counters.memory_queued),
         ("deflate", counters.memory_deflate),
+        ("requests", counters.memory_requests),
+        ("topics", counters.memory_topics),
+        ("timers", counters.memory_timers),
+        ("sources", counters.memory_sources),
+        ("application", counters.memory_application),
         ("pooled", counters.memory_pooled),
         ("commands", counters.memory_commands),
         ("published", counters.memory_published),
@@ -194,7 +200,48 @@ fn tls(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {
     if !ends.is_empty() {
         families.times("certificate_expiry_timestamp", "When a certificate expires, since 1970", &ends)?;
     }
+    if let Some(acme) = &figures.acme {
+        self::acme(acme, families)?;
+    }
     let Some(reloads) = figures.reloads else { return Ok(()) };
     let results = [("done", reloads.done), ("failed", reloads.failed)];
     families.counters("reloads", "Reloads of the TLS configuration", "result", results)
+}
+
+fn acme(acme: &AcmeFigures, families: &mut Families<'_>) -> Result<(), Error> {
+    // Zero before the first certificate: an alert on the time that is left then fires as well.
+    let help = "When the certificate that the server ordered expires, since 1970; 0 before the first one";
+    families.gauge("acme_expiry_timestamp_seconds", help, acme.expiry.unwrap_or_default())?;
+    let help = "When that certificate was stored, since 1970; 0 before the first one";
+    families.gauge("acme_last_success_timestamp_seconds", help, acme.last_success.unwrap_or_default())?;
+    families.counter("acme_orders", "Certificates that this process has ordered", acme.orders)?;
+    let help = "Orders that failed, by the kind of the failure";
+    families.counters("acme_failures", help, "kind", acme.failures.iter().copied())?;
+    let help = "Whether this process orders, of several with one folder";
+    families.gauge("acme_orders_itself", help, u64::from(acme.orders_itself))?;
+    let Some(responses) = &acme.responses else { return Ok(()) };
+    let help = "When the OCSP response beside that certificate expires, since 1970; 0 without one";
+    families.gauge("acme_ocsp_expiry_timestamp_seconds", help, responses.expiry.unwrap_or_default())?;
+    let results = [("done", responses.done), ("failed", responses.failed)];
+    families.counters("acme_ocsp_responses", "OCSP responses that this process has asked for", "result", results)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Figures, LoopFigures};
+    use tautline_engine::{Counters, Outcomes};
+
+    #[test]
+    fn a_page_of_another_origin_counts_as_refused() {
+        let mut counters = Counters::default();
+        (counters.handshakes_failed, counters.handshakes_refused) = (10, 1);
+        (counters.handshakes_evicted, counters.origins_refused) = (2, 3);
+        let mut figures = Figures::default();
+        figures.loops.push(LoopFigures::new(0, true, counters, Outcomes::default()));
+        let text = figures.encode();
+        for (reason, count) in [("refused", 4), ("evicted", 2), ("other", 4)] {
+            let line = format!("tautline_handshakes_failed_total{{reason=\"{reason}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
 }

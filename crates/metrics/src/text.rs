@@ -2,6 +2,7 @@
 
 use crate::families::Families;
 use crate::figures::Figures;
+use crate::plain::to_plain;
 use crate::server;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -29,6 +30,12 @@ impl Figures {
             written.push_str("# a collector failed\n");
         }
         written
+    }
+
+    /// The figures as one whole text of the format 0.0.4, with the application's own metrics behind them.
+    #[must_use]
+    pub fn encode_plain_with(self, own: &Registry) -> String {
+        to_plain(&self.encode_with(own))
     }
 }
 

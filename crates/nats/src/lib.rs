@@ -22,11 +22,14 @@
 
 mod broker;
 mod config;
+mod held;
 mod log;
 mod reads;
+mod refusal;
 mod streams;
 mod subject;
 
 pub use broker::NatsBroker;
 pub use config::{NatsConfig, Retention};
 pub use log::NatsLog;
+pub use refusal::Refusal;

@@ -1,7 +1,9 @@
 //! A hub's log in JetStream.
 
 use crate::config::NatsConfig;
-use crate::reads::{Reads, entry};
+use crate::held::{self, Held, Memory};
+use crate::reads::{Reads, Waiting, entry};
+use crate::refusal::{Refusal, Refused};
 use crate::streams::{Streams, failed};
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -12,6 +14,7 @@ use futures_util::StreamExt;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Sink};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,21 +23,34 @@ use tokio::sync::{mpsc, oneshot, watch};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The wait before a topic is followed again after an error, and before the first connection is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// The wait before streams that NATS has refused are tried again, so that the log notices a remedy by itself.
+const REFUSED: Duration = Duration::from_secs(5);
+/// The refusal of a user.
+const GIVEN_UP: &str = "the server does not accept this user and password, or token: correct them, and start again";
 
 /// A log in JetStream, which all hosts share. One stream has all topics with history, another all conflating topics. They are made
-/// at their first use.
+/// when NATS is reached first, so that a [refusal](Self::refusal) is known before the first client comes.
+///
+/// The [memory](Log::memory) of a followed topic, of a page that is read, and of a message on its way counts. A message that
+/// would pass the log's part of the budget is refused, and its client repeats it.
 ///
 /// Offsets are the stream's sequence numbers. A client that returns is told that it is too late once any message of the stream
 /// after its offset is not kept any more.
 pub struct NatsLog {
     requests: mpsc::UnboundedSender<Request>,
     hub: Config,
+    /// Memory of messages on their way, the most that it may be, and the memory of all else.
+    appends: Memory,
+    most: AtomicUsize,
+    others: Memory,
+    refusal: Refusal,
 }
 
+/// A request, and its memory.
 enum Request {
-    Append { kind: Kind, topic: Arc<str>, append: Append, done: Done<u64> },
-    Read { kind: Kind, topic: Arc<str>, after: Option<u64>, done: Done<Page> },
-    Follow { kind: Kind, topic: Arc<str>, sink: Arc<dyn Sink>, end: oneshot::Receiver<()> },
+    Append { kind: Kind, topic: Arc<str>, append: Append, done: Done<u64>, held: Held },
+    Read { kind: Kind, topic: Arc<str>, after: Option<u64>, done: Done<Page>, held: Held },
+    Follow { kind: Kind, topic: Arc<str>, sink: Arc<dyn Sink>, end: oneshot::Receiver<()>, held: Held },
 }
 
 impl NatsLog {
@@ -54,8 +70,17 @@ impl NatsLog {
         let (requests, receiver) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("tautline-nats".into());
-        thread.spawn(move || runtime.block_on(serve(config, receiver)))?;
-        Ok(Self { requests, hub })
+        let refusal = Refusal::default();
+        let told = refusal.clone();
+        thread.spawn(move || runtime.block_on(serve(config, receiver, told)))?;
+        let (appends, others) = (Memory::default(), Memory::default());
+        Ok(Self { requests, hub, appends, most: AtomicUsize::new(usize::MAX), others, refusal })
+    }
+
+    /// Why NATS refuses this log, as long as it does.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        self.refusal.clone()
     }
 
     fn send(&self, request: Request) {
@@ -66,17 +91,36 @@ impl NatsLog {
 
 impl Log for NatsLog {
     fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
-        self.send(Request::Append { kind: append.kind, topic: topic.clone(), append, done });
+        // NATS may take long to answer. Messages that wait for it must not fill this process.
+        let most = self.most.load(Ordering::Relaxed);
+        let Some(held) = self.appends.try_hold(held::append(&append), most) else {
+            return done(Err(LogError::Full));
+        };
+        self.send(Request::Append { kind: append.kind, topic: topic.clone(), append, done, held });
     }
 
     fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
         let (own, end) = oneshot::channel();
-        self.send(Request::Follow { kind: self.hub.kind(topic), topic: topic.clone(), sink, end });
+        let held = self.others.hold(held::FOLLOWED);
+        self.send(Request::Follow { kind: self.hub.kind(topic), topic: topic.clone(), sink, end, held });
         Box::new(Follower(std::sync::Mutex::new(own)))
     }
 
     fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
-        self.send(Request::Read { kind: self.hub.kind(topic), topic: topic.clone(), after, done });
+        let held = self.others.hold(held::READ);
+        self.send(Request::Read { kind: self.hub.kind(topic), topic: topic.clone(), after, done, held });
+    }
+
+    fn memory(&self) -> usize {
+        self.appends.bytes() + self.others.bytes()
+    }
+
+    fn memory_of_topic(&self) -> usize {
+        held::FOLLOWED
+    }
+
+    fn bound(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 }
 
@@ -98,16 +142,22 @@ struct Service {
     connected: watch::Receiver<u64>,
 }
 
-async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request>) {
+async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request>, refusal: Refusal) {
     let (count, connected) = watch::channel(0);
     let options = config.options().retry_on_initial_connect().max_reconnects(None);
     let options = options.reconnect_delay_callback(|attempts| {
         let doubled = AGAIN * 2_u32.pow(u32::try_from(attempts.min(4)).unwrap_or(4));
         doubled.min(Duration::from_secs(2))
     });
+    let told = refusal.clone();
     let options = options.event_callback(move |event| {
         match &event {
-            Event::Connected => count.send_modify(|count| *count += 1),
+            Event::Connected => {
+                told.clear(Refused::Connection);
+                count.send_modify(|count| *count += 1);
+            }
+            // The client of NATS tries again, and has no kind for this error.
+            Event::ClientError(error) if error.to_string().contains("auth") => told.set(Refused::Connection, GIVEN_UP),
             Event::Disconnected => log::warn!("the log of topics: the connection to NATS was lost"),
             _ => {}
         }
@@ -117,27 +167,38 @@ async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request
         Ok(client) => client,
         Err(error) => {
             log::error!("the log of topics cannot use {}: {error}", config.addresses());
+            refusal.set(Refused::Connection, &error.to_string());
             return refuse_all(requests, &error.to_string()).await;
         }
     };
     let context =
         jetstream::context::ContextBuilder::new().timeout(PATIENCE).ack_timeout(PATIENCE).build(client.clone());
-    let streams = Streams::new(context, config);
+    let streams = Streams::new(context, config, refusal.clone());
     let service = Arc::new(Service { client, streams, reads: Reads::new(), connected });
+    let making = service.clone();
+    tokio::spawn(async move { making.make_streams(&refusal).await });
     while let Some(request) = requests.recv().await {
         match request {
-            Request::Append { kind, topic, append, done } => service.append(kind, &topic, append, done).await,
-            Request::Read { kind, topic, after, done } => {
+            Request::Append { kind, topic, append, done, held } => {
+                let done: Done<u64> = Box::new(move |result| {
+                    drop(held);
+                    done(result);
+                });
+                service.append(kind, &topic, append, done).await;
+            }
+            Request::Read { kind, topic, after, done, held } => {
                 let service = service.clone();
+                let done = Waiting { done, held };
                 tokio::spawn(async move { service.reads.read(&service.streams, kind, (topic, after), done).await });
             }
-            Request::Follow { kind, topic, sink, end } => {
+            Request::Follow { kind, topic, sink, end, held } => {
                 let service = service.clone();
                 tokio::spawn(async move {
                     tokio::select! {
                         () = service.follow(kind, &topic, &*sink) => {}
                         _ = end => {}
                     }
+                    drop(held);
                 });
             }
         }
@@ -157,6 +218,27 @@ async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, reason: &str
 }
 
 impl Service {
+    /// Makes the streams once there is a connection, and tries those again that NATS has refused.
+    async fn make_streams(&self, refusal: &Refusal) {
+        let mut connected = self.connected.clone();
+        loop {
+            if self.client.connection_state() == State::Connected {
+                for kind in [Kind::History, Kind::Latest] {
+                    // A request that needs the stream tells its client.
+                    let _ = self.streams.get(kind).await;
+                }
+            }
+            let is_refused = refusal.reason().is_some();
+            tokio::select! {
+                // The client of NATS goes on after all errors but this one, and tells nobody.
+                changed = connected.changed() => if changed.is_err() {
+                    return refusal.set(Refused::Connection, GIVEN_UP);
+                },
+                () = tokio::time::sleep(REFUSED), if is_refused => {}
+            }
+        }
+    }
+
     /// Sends a message to its stream in the order of the calls, and waits for the answer in a task of its own.
     async fn append(self: &Arc<Self>, kind: Kind, topic: &str, append: Append, done: Done<u64>) {
         if self.client.connection_state() != State::Connected {
@@ -183,13 +265,11 @@ impl Service {
         };
         let service = self.clone();
         tokio::spawn(async move {
-            match acknowledged.await {
-                Ok(acknowledged) => done(Ok(acknowledged.sequence)),
-                Err(error) => {
-                    service.streams.forget(kind).await;
-                    done(Err(failed("JetStream has not acknowledged a message", &error)));
-                }
+            let stored = service.streams.stored(kind, acknowledged.await);
+            if stored.is_err() {
+                service.streams.forget(kind).await;
             }
+            done(stored.map(|acknowledged| acknowledged.sequence));
         });
     }
 

@@ -1,5 +1,6 @@
 //! Pages of a topic's messages. Requests for the same page are answered by one reading.
 
+use crate::held::{Held, READING, WAITING};
 use crate::streams::{Streams, failed};
 use crate::subject::decode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
@@ -24,8 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 type Asked = (Arc<str>, Option<u64>);
 
+/// One who waits for a page, and the memory of that.
+pub(crate) struct Waiting {
+    pub(crate) done: Done<Page>,
+    pub(crate) held: Held,
+}
+
 pub(crate) struct Reads {
-    waiting: Mutex<HashMap<Asked, Vec<Done<Page>>>>,
+    waiting: Mutex<HashMap<Asked, Vec<Waiting>>>,
     slots: Semaphore,
 }
 
@@ -34,7 +41,7 @@ impl Reads {
         Self { waiting: Mutex::default(), slots: Semaphore::new(MOST) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Asked, Vec<Done<Page>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Asked, Vec<Waiting>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,25 +50,35 @@ impl Reads {
         streams: &Streams,
         kind: Kind,
         (topic, after): (Arc<str>, Option<u64>),
-        done: Done<Page>,
+        mut own: Waiting,
     ) {
         let asked = (topic, after);
+        // The task's memory is free again when this returns.
+        let mut task = own.held.split(WAITING);
         match self.lock().entry(asked.clone()) {
-            hash_map::Entry::Occupied(mut others) => return others.get_mut().push(done),
-            hash_map::Entry::Vacant(entry) => _ = entry.insert(vec![done]),
+            hash_map::Entry::Occupied(mut others) => return others.get_mut().push(own),
+            hash_map::Entry::Vacant(entry) => _ = entry.insert(vec![own]),
         }
         let slot = self.slots.acquire().await;
-        let page = tokio::time::timeout(PATIENCE, page(streams, kind, &asked.0, after)).await;
+        task.add(READING);
+        let page = tokio::time::timeout(PATIENCE, page(streams, kind, (&asked.0, after), &mut task)).await;
         drop(slot);
         let page = page.unwrap_or(Err(LogError::Away));
         let waiting = self.lock().remove(&asked).unwrap_or_default();
-        for done in waiting {
+        for Waiting { done, held } in waiting {
+            drop(held);
             done(page.clone());
         }
     }
 }
 
-async fn page(streams: &Streams, kind: Kind, topic: &str, after: Option<u64>) -> Result<Page, LogError> {
+/// Reads a page, whose memory is added to `held`.
+async fn page(
+    streams: &Streams,
+    kind: Kind,
+    (topic, after): (&str, Option<u64>),
+    held: &mut Held,
+) -> Result<Page, LogError> {
     let extent = streams.extent(kind).await?;
     // In a conflating topic only messages are missing that later ones have replaced.
     if kind != Kind::Latest && after.is_some_and(|after| after.saturating_add(1) < extent.first) {
@@ -94,7 +111,10 @@ async fn page(streams: &Streams, kind: Kind, topic: &str, after: Option<u64>) ->
         let info = message.info().map_err(|error| failed("cannot read a message", &error))?;
         // Also of messages that are left out.
         (last, left) = (Some(info.stream_sequence), info.pending);
-        entries.extend(entry(kind, &message));
+        if let Some(entry) = entry(kind, &message) {
+            held.add(size_of::<Entry>() + entry.data.len() + entry.key.as_ref().map_or(0, |key| key.len()));
+            entries.push(entry);
+        }
     }
     let name = &consumer.cached_info().name;
     // One that is not deleted ends by itself.

@@ -1,6 +1,7 @@
 //! The two streams of a log: one for all topics with history, one for all conflating topics.
 
 use crate::config::NatsConfig;
+use crate::refusal::{self, Refusal, Refused};
 use crate::subject::{encode, encode_part};
 use async_nats::jetstream::context::Context;
 use async_nats::jetstream::stream::{self, Stream};
@@ -14,6 +15,7 @@ pub(crate) struct Streams {
     config: NatsConfig,
     /// By [`index`]; `None` before its first use, and after an error.
     known: Mutex<[Option<Stream>; 2]>,
+    refusal: Refusal,
 }
 
 const fn index(kind: Kind) -> usize {
@@ -29,8 +31,27 @@ pub(crate) struct Extent {
 }
 
 impl Streams {
-    pub(crate) fn new(context: Context, config: NatsConfig) -> Self {
-        Self { context, config, known: Mutex::default() }
+    pub(crate) fn new(context: Context, config: NatsConfig, refusal: Refusal) -> Self {
+        Self { context, config, known: Mutex::default(), refusal }
+    }
+
+    /// Notes that a message was stored, or why not. Returns the reason for the client.
+    pub(crate) fn stored<T, E: std::error::Error + 'static>(
+        &self,
+        kind: Kind,
+        result: Result<T, E>,
+    ) -> Result<T, LogError> {
+        let refused = Refused::Messages(kind);
+        match result {
+            Ok(stored) => {
+                self.refusal.clear(refused);
+                Ok(stored)
+            }
+            Err(error) => {
+                refusal::of_message(&error).into_iter().for_each(|reason| self.refusal.set(refused, &reason));
+                Err(failed("JetStream has not acknowledged a message", &error))
+            }
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -74,10 +95,21 @@ impl Streams {
         if let Some(stream) = slot {
             return Ok(stream.clone());
         }
-        let made = self.context.get_or_create_stream(self.stream(kind)).await;
-        let stream = made.map_err(|error| failed("cannot make a stream", &error))?;
-        *slot = Some(stream.clone());
-        Ok(stream)
+        let config = self.stream(kind);
+        let name = config.name.clone();
+        match self.context.get_or_create_stream(config).await {
+            Ok(stream) => {
+                self.refusal.clear(Refused::Stream(kind));
+                *slot = Some(stream.clone());
+                Ok(stream)
+            }
+            Err(error) => {
+                if let Some(reason) = refusal::of_stream(&error) {
+                    self.refusal.set(Refused::Stream(kind), &format!("cannot make the stream {name}: {reason}"));
+                }
+                Err(failed("cannot make a stream", &error))
+            }
+        }
     }
 
     /// The stream may be gone.

@@ -348,3 +348,41 @@ fn messages_of_other_programs_that_are_no_json_harm_no_reader() {
     assert_eq!(message(&reader).data, "\"last\"");
     host.stop();
 }
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn a_server_without_room_refuses_with_a_remedy_until_it_has_room() {
+    let file = std::env::temp_dir().join(format!("tautline-nats-room-{}.conf", std::process::id()));
+    std::fs::write(&file, "jetstream { max_file_store: 10MB, max_memory_store: 10MB }\n").unwrap();
+    let mut nats = Nats::start_with(&["--config", file.to_str().unwrap()]);
+    let log = NatsLog::start(nats.config()).unwrap();
+    let refusal = log.refusal();
+    eventually("it is refused before any client comes", || refusal.reason().is_some());
+    let reason = refusal.reason().unwrap();
+    assert!(reason.contains("10047") && reason.contains("Retention::bytes"), "{reason}");
+    assert_eq!(append(&log, "log:a", None, "1"), Err(LogError::Away));
+    nats.kill();
+    std::fs::write(&file, "jetstream { max_file_store: 10GB }\n").unwrap();
+    nats.restart();
+    eventually("it is not refused any more", || refusal.reason().is_none());
+    eventually("messages are stored", || append(&log, "log:a", None, "1").is_ok());
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn replicas_without_a_cluster_and_wrong_passwords_are_refusals_and_outages_are_none() {
+    let mut nats = Nats::start_with(&["--user", "taut", "--pass", "right"]);
+    let at = |password: &str| NatsConfig::new(format!("nats://taut:{password}@127.0.0.1:{}", nats.port));
+    let mut config = at("right");
+    config.retention.replicas = 3;
+    for (config, remedy) in [(config, "Retention::replicas"), (at("wrong"), "password")] {
+        let log = NatsLog::start(config).unwrap();
+        eventually(remedy, || log.refusal().reason().is_some_and(|reason| reason.contains(remedy)));
+    }
+    let log = NatsLog::start(at("right")).unwrap();
+    assert!(appends(&log));
+    nats.kill();
+    eventually("the server is away", || append(&log, "log:a", None, "1") == Err(LogError::Away));
+    assert_eq!(log.refusal().reason(), None);
+}

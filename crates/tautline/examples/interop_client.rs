@@ -8,7 +8,7 @@ use std::{env, fs, process};
 
 use tautline::{
     Cause, Certificate, Client, ClientConfig, CloseCode, Closed, Config, Conn, ConnectError, DeflateConfig, Error,
-    Handler, Incoming, Kind, Message, Opening, Roots, Socket, Target, Versions,
+    Handler, Incoming, Kind, Message, Opening, ProtocolVersion, Roots, Socket, Target, Versions,
 };
 
 const SIZES: [usize; 9] = [0, 1, 125, 126, 127, 4096, 65_535, 65_536, 1 << 20];
@@ -186,9 +186,12 @@ fn tls_1_2(setting: &Setting) -> Checked {
     let old = Setting { url: setting.url.clone(), tls };
     let mut socket = old.connect("/", |_| {})?;
     socket.text("hello")?;
-    expect("echo over TLS 1.2", receive(&mut socket)?.data() == b"hello" && socket.tls().version == "TLSv1.2")?;
+    expect(
+        "echo over TLS 1.2",
+        receive(&mut socket)?.data() == b"hello" && socket.tls().version == Some(ProtocolVersion::Tls12),
+    )?;
     let mut socket = setting.connect("/", |_| {})?;
-    expect("TLS 1.3 by default", socket.tls().version == "TLSv1.3")
+    expect("TLS 1.3 by default", socket.tls().version == Some(ProtocolVersion::Tls13))
 }
 
 /// Expects that the server rejects the client. With TLS 1.3 that happens after the client's own handshake.

@@ -1,7 +1,9 @@
 use crate::choice::Then;
 use crate::driver::settle;
 use crate::jobs::Jobs;
-use crate::thread::{Plan, ServerHandle, run_to_end};
+use crate::prepared::PreparedServer;
+use crate::server_handle::ServerHandle;
+use crate::thread::{Plan, run_to_end};
 use crate::{
     ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target, Tls,
 };
@@ -57,6 +59,7 @@ impl<E: EngineChoice> Client<E> {
             every: NonZeroU32::MIN,
             stages: false,
             beside_others: false,
+            unix_mode: None,
             own_descriptors: None,
             bridge: None,
             take_over: None,
@@ -201,14 +204,15 @@ impl<H: Handler, M: FnOnce(u32) -> H + Send + 'static> Work for Start<M> {
         let config = plan.config.clone();
         // The one loop takes it.
         let make = Mutex::new(Some(self.make));
-        plan.start(
+        let launched = plan.launch_all(
             reloader,
             Box::new(move |number, driver| {
                 let make = make.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let make = make.ok_or_else(|| io::Error::other("a client has one loop"))?;
                 Ok(Box::new(connected(number, &config, engine.clone(), driver, make(number), &targets)?))
             }),
-        )
+        );
+        PreparedServer::new(launched?).go_on()
     }
 }
 

@@ -1,10 +1,11 @@
-use crate::{Certificate, ClientAuth, Error, Reloader, ServerConfig, TicketKeySource, TicketSecret};
+use crate::{Certificate, Challenges, ClientAuth, Error, Reloader, ServerConfig, TicketKeySource, TicketSecret};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
+use tautline_tls::pem;
 
 /// A server's TLS configuration with certificates in files, which can be reloaded when they change.
 ///
@@ -37,26 +38,34 @@ pub struct ServerFiles {
 /// assert!(files.load().is_err(), "the files do not exist");
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct CertificateFiles {
-    /// Chain, end entity first, PEM.
-    pub chain: PathBuf,
-    /// Private key, PEM.
-    pub key: PathBuf,
-    /// OCSP response to staple, DER.
-    pub ocsp: Option<PathBuf>,
+    chain: PathBuf,
+    key: PathBuf,
+    ocsp: Option<PathBuf>,
+    /// No response is stapled: the engine cannot.
+    bare: bool,
 }
 
 impl CertificateFiles {
-    /// A chain and its private key, without an OCSP response.
+    /// A chain, end entity first, and its private key, both in PEM, without an OCSP response.
     pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self { chain: chain.into(), key: key.into(), ocsp: None }
+        Self { chain: chain.into(), key: key.into(), ocsp: None, bare: false }
     }
 
     /// Adds an OCSP response to staple, DER.
+    ///
+    /// Without one, a response in the file of the chain is stapled if the key is in it too (`BEGIN OCSP RESPONSE`, as OpenSSL
+    /// writes it).
     #[must_use]
     pub fn with_ocsp(mut self, ocsp: impl Into<PathBuf>) -> Self {
         self.ocsp = Some(ocsp.into());
+        self
+    }
+
+    /// Leaves a response in the file of the chain alone, for an engine that cannot staple.
+    #[cfg(feature = "acme")]
+    pub(crate) fn without_stapling(mut self) -> Self {
+        self.bare = true;
         self
     }
 }
@@ -87,6 +96,13 @@ impl ServerFiles {
         self
     }
 
+    /// Answers authorities that validate the server's names with these certificates.
+    #[must_use]
+    pub fn challenges(mut self, challenges: Arc<dyn Challenges>) -> Self {
+        self.base.challenges = Some(challenges);
+        self
+    }
+
     /// Takes the roots for client certificates from this PEM file.
     ///
     /// Client certificates are required, unless `base` has [`ClientAuth::Optional`].
@@ -106,11 +122,18 @@ impl ServerFiles {
         let stamps = self.stamps();
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
         let mut config = self.base.clone();
-        for CertificateFiles { chain, key, ocsp } in &self.certificates {
+        for CertificateFiles { chain, key, ocsp, bare } in &self.certificates {
             let name = format!("certificate {} with key {}", chain.display(), key.display());
-            let chain = read(chain, "certificate", "BEGIN CERTIFICATE")?;
             warn_if_shared(key, "private key");
-            let mut certificate = Certificate::new(chain, read(key, "key", "PRIVATE KEY")?).with_name(name);
+            let mut certificate = if chain == key {
+                // Both from one reading, since a rename may replace the file between two. The key is wiped from the chain's copy.
+                let both = zeroize::Zeroizing::new(read(key, "certificate", "BEGIN CERTIFICATE")?);
+                let response = pem::ocsp_response(&both).filter(|_| !bare).unwrap_or_default();
+                Certificate::new(certificates_of(&both, &name)?, both.as_slice()).with_ocsp(response).with_name(name)
+            } else {
+                let chain = read(chain, "certificate", "BEGIN CERTIFICATE")?;
+                Certificate::new(chain, read(key, "key", "PRIVATE KEY")?).with_name(name)
+            };
             if let Some(ocsp) = ocsp {
                 certificate.ocsp = read(ocsp, "OCSP response", "")?;
             }
@@ -124,6 +147,23 @@ impl ServerFiles {
             };
         }
         Ok(config)
+    }
+
+    /// Whether a file has changed since the files were read last.
+    ///
+    /// Files that cannot be used and stay as they are have not changed.
+    ///
+    /// ```
+    /// use tautline::{Error, Reloader, ServerFiles};
+    ///
+    /// /// Reads the files again only if that can have an effect.
+    /// fn keep_up(reloader: &Reloader, files: &ServerFiles) -> Result<(), Error> {
+    ///     if files.have_changed() { reloader.reload_files(files) } else { Ok(()) }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn have_changed(&self) -> bool {
+        self.differ(&self.stamps())
     }
 
     /// Reloads the files when they change. A thread looks at them each time the interval `every` has passed.
@@ -151,7 +191,7 @@ impl ServerFiles {
         paths.map(|path| fs::metadata(path).map_or(Stamp::NONE, |metadata| Stamp::of(&metadata))).collect()
     }
 
-    fn have_changed(&self, stamps: &[Stamp]) -> bool {
+    fn differ(&self, stamps: &[Stamp]) -> bool {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != stamps
     }
 }
@@ -248,7 +288,7 @@ fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Recei
         let stamps = files.stamps();
         // A certificate and its key are rarely replaced at the same moment.
         let settled = stamps == before;
-        let changed = files.have_changed(&stamps);
+        let changed = files.differ(&stamps);
         before = stamps;
         let due = failed.as_ref().is_some_and(|(_, at)| at.elapsed() >= RETRY);
         if !settled || !(changed || due) {
@@ -273,6 +313,12 @@ fn warn_if_shared(path: &Path, what: &str) {
         _ => "every user".to_owned(),
     };
     log::warn!("the {what} {} can be read by {who} (mode {mode:04o}): chmod 600", path.display());
+}
+
+/// The certificates of a file, in PEM.
+fn certificates_of(file: &[u8], name: &str) -> Result<Vec<u8>, Error> {
+    let sections = pem::certificates(file, name)?;
+    Ok(sections.iter().flat_map(|section| section.to_pem().to_vec()).collect())
 }
 
 /// Reads the file at `path`, which must contain `mark`. `what` names the file's content in errors.

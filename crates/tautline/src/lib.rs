@@ -33,6 +33,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "acme")]
+pub mod acme;
 #[cfg(feature = "metrics")]
 mod admin;
 mod choice;
@@ -41,8 +43,10 @@ mod driver;
 mod error;
 mod files;
 mod jobs;
+mod prepared;
 mod reload;
 mod server;
+mod server_handle;
 mod socket;
 #[cfg(feature = "files")]
 mod static_files;
@@ -66,45 +70,47 @@ mod upgrade;
 pub use http;
 
 #[cfg(feature = "metrics")]
-pub use admin::{Admin, LogLevel, check_admin_address};
+pub use admin::{Admin, AdminToken, InvalidAdminToken, LogLevel, check_admin_address};
 pub use choice::{EngineChoice, Then, TlsEngine};
 pub use client::Client;
 pub use driver::{driver_named, settle as settle_driver};
 pub use error::Error;
 pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
+pub use prepared::PreparedServer;
 pub use reload::{Reloader, Reloads};
 pub use server::Server;
+pub use server_handle::ServerHandle;
 pub use socket::{Incoming, Socket, connect};
 #[cfg(feature = "files")]
 pub use static_files::StaticFiles;
 pub use tautline_engine::Staying;
-pub use tautline_engine::feed;
 pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
+pub use tautline_engine::{
+    Access, AccessLog, ApplicationMemory, Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList,
+    ConnectError, Content, Counters, Deadline, Deadlines, Delivery, DialId, DialTimes, Durations, Handler, Later,
+    Limits, Listing, Lookup, MemoryBudget, Offload, OnPanic, Opening, Outcomes, Outgoing, ParseConnIdError, Proxy,
+    ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Restart, Shard, ShardContext,
+    ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Traffic, Upgrade, Weight,
+};
 pub use tautline_engine::{
     Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,
     Withheld,
 };
-pub use tautline_engine::{
-    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList, ConnectError, Content, Counters, Deadline,
-    Deadlines, Delivery, DialId, DialTimes, Durations, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic,
-    Opening, Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver,
-    Restart, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade, Weight,
-};
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, Waker, activation};
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,
-    Sessions, TicketKeySource, TicketSecret, Tickets, TlsInfo, Versions,
+    Capabilities, Certificate, Challenges, CipherSuite, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange,
+    NamedGroup, ProtocolVersion, Roots, ServerConfig, Sessions, TicketKeySource, TicketSecret, Tickets, TlsInfo,
+    Versions,
 };
 pub use tautline_tls_records::AeadChoice;
 pub use tautline_tls_rustls::{Fused, Rustls};
-pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
+pub use tautline_ws::handshake::{HeadLimits, Origin, OriginError, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, RetryAfter, deflate::DeflateConfig};
-pub use thread::ServerHandle;
 pub use tls::Tls;
 #[cfg(feature = "tracing")]
 pub use traced::Traced;
-pub use upgrade::{HandOver, HandedOver, Upgrades};
+pub use upgrade::{HandOver, HandOverError, HandedOver, Upgrades};
 
 /// The layers, for compositions of your own: a [`Shard`] takes any engine and any driver.
 pub mod layers {

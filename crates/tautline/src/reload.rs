@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_engine::Offload;
-use tautline_tls::{Engine, KeyCost};
+use tautline_tls::{Engine, KeyCost, pem};
 use zeroize::Zeroizing;
 
 /// Replaces the TLS configuration of a running server, from any thread. Clones act on the same server.
@@ -163,7 +163,7 @@ impl Reloader {
     }
 
     fn note_chains(&self, config: &ServerConfig) {
-        let chains = config.certificates.iter().map(|certificate| certificate.chain.clone()).collect();
+        let chains = config.certificates.iter().map(|certificate| plain_pem(&certificate.chain)).collect();
         *self.chains.lock().unwrap_or_else(PoisonError::into_inner) = chains;
     }
 
@@ -202,6 +202,14 @@ fn report_costs<E: Engine>(engine: &E, offload: &Offload) {
             level,
             "{kind}: a signature takes {time:?}, so full handshakes {place} the loop ({certificates} keys)"
         );
+    }
+}
+
+/// A chain in PEM without what not every reader understands, such as a byte-order mark.
+fn plain_pem(chain: &[u8]) -> Vec<u8> {
+    match pem::certificates(chain, "") {
+        Ok(sections) => sections.iter().flat_map(|section| section.to_pem().to_vec()).collect(),
+        Err(_) => chain.to_vec(),
     }
 }
 

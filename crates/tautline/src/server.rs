@@ -1,7 +1,11 @@
 use crate::choice::Then;
 use crate::driver::settle;
-use crate::thread::{Plan, ServerHandle};
-use crate::{Address, Bridge, Config, DriverConfig, EngineChoice, Error, Handler, Reloader, ServerConfig, Shard, Tls};
+use crate::server_handle::ServerHandle;
+use crate::thread::Plan;
+use crate::{
+    Address, Bridge, Config, DriverConfig, EngineChoice, Error, Handler, PreparedServer, Reloader, ServerConfig, Shard,
+    Tls,
+};
 use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::os::fd::OwnedFd;
@@ -9,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
 use tautline_io::machine::{self, OwnDescriptors};
-use tautline_tls::{Capabilities, Engine, EngineKind, Session, plain};
+use tautline_tls::{Capabilities, Engine, EngineKind, plain};
 use tautline_tls_rustls::Fused;
 
 /// A server, before it starts.
@@ -60,6 +64,7 @@ impl<E: EngineChoice> Server<E> {
             every: NonZeroU32::MIN,
             stages: false,
             beside_others: false,
+            unix_mode: None,
             own_descriptors: None,
             bridge: None,
             take_over: None,
@@ -140,6 +145,14 @@ impl<E: EngineChoice> Server<E> {
         self
     }
 
+    /// Sets the mode of the files of Unix sockets, such as `0o660` for owner and group. Default: by the process' mask.
+    ///
+    /// A file has it before anybody can connect.
+    pub const fn unix_mode(mut self, mode: u32) -> Self {
+        self.plan.unix_mode = Some(mode);
+        self
+    }
+
     /// Extends topics to other hosts.
     ///
     /// ```
@@ -178,6 +191,9 @@ impl<E: EngineChoice> Server<E> {
     /// Takes the connections and listening sockets of the process at the other end of `stream` over, which
     /// [hands them over](crate::ServerHandle::hand_over). `docs/upgrade.md` has the steps.
     ///
+    /// `stream` has to be the only copy of its socket in this process and its children, since its end tells the other process that
+    /// this one has ended. It becomes close-on-exec. If standard input is that socket, `/dev/null` takes its place.
+    ///
     /// [`start`](Self::start) returns once they are served here. If it fails, they stay with the other process. Addresses given
     /// to [`listen`](Self::listen) are opened in addition: leave out those that the other process listens at.
     pub fn take_over(mut self, stream: impl Into<UnixStream>) -> Self {
@@ -208,6 +224,16 @@ impl<E: EngineChoice> Server<E> {
     /// # Errors
     /// If a loop cannot start. Then none runs.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
+        self.prepare(make)?.go_on()
+    }
+
+    /// Starts the loops like [`start`](Self::start), which then wait until the server [goes on](PreparedServer::go_on).
+    ///
+    /// A program that [takes over](Self::take_over) does meanwhile what else may fail.
+    ///
+    /// # Errors
+    /// If a loop cannot start. Then none runs.
+    pub fn prepare<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<PreparedServer, Error> {
         let Self { tls: Tls { engine, config }, plan, adopts } = self;
         if plan.listen.is_empty() && plan.sockets.is_empty() && plan.take_over.is_none() && !adopts {
             return Err(Error::NothingToListenAt);
@@ -240,11 +266,16 @@ impl<E: EngineChoice> Server<E> {
     /// # Errors
     /// If a loop cannot start. Then none runs.
     pub fn start_with_stages<H: Handler>(
-        mut self,
+        self,
         make: impl Fn(u32) -> H + Send + Sync + 'static,
     ) -> Result<ServerHandle, Error> {
+        self.with_stages().start(make)
+    }
+
+    /// Has the loops [measure stages](Self::start_with_stages).
+    pub const fn with_stages(mut self) -> Self {
         self.plan.stages = true;
-        self.start(make)
+        self
     }
 }
 
@@ -256,21 +287,22 @@ struct Start<M> {
 }
 
 impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
-    type Output = Result<ServerHandle, Error>;
+    type Output = Result<PreparedServer, Error>;
 
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
         let Self { mut plan, config, make } = self;
         bound_memory(&mut plan.config);
+        bound_connections(&mut plan);
         let engine = kind.server(&config)?;
         plan.driver = settle(plan.driver, kind.capabilities())?;
-        let inline = <K::Engine as Engine>::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
+        let inline = engine.is_plain() || plan.config.offload.threads == Some(0);
         let pool = (!inline).then(|| HandshakePool::start(&plan.config.offload)).transpose();
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
         let records = record_pool(&plan, kind.capabilities())?;
         let reloader = Reloader::new(engine.clone(), plan.config.offload.clone()).with_config(&config);
         let bridge = plan.bridge.clone();
         let (shared, limits) = (plan.config.clone(), SharedLimits::default());
-        plan.start(
+        let launched = plan.launch_all(
             reloader,
             Box::new(move |number, driver| {
                 let mut shard = Shard::new(number, shared.clone(), engine.clone(), driver, make(number))?;
@@ -286,9 +318,15 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
                 }
                 Ok(Box::new(shard))
             }),
-        )
+        );
+        launched.map(PreparedServer::new)
     }
 }
+
+/// Descriptors of a loop beside its sockets: of its driver and what wakes it.
+const OF_LOOP: usize = 4;
+/// Least connections of a server, whatever the number of descriptors.
+const LEAST: usize = 4;
 
 /// Keeps the budget of memory below three quarters of the memory that there is. A process that needs more is killed.
 fn bound_memory(config: &mut Arc<Config>) {
@@ -306,6 +344,25 @@ fn bound_memory(config: &mut Arc<Config>) {
             "limits.memory is {most} and not {budget}: three quarters of the memory of this machine or its group"
         );
         Arc::make_mut(config).limits.memory = most;
+    }
+}
+
+/// Keeps connections below the descriptors that there are, so that some are left: each loop needs some itself, and files and the
+/// admin listener need others.
+fn bound_connections(plan: &mut Plan) {
+    let Ok(free) = machine::free_descriptors() else { return };
+    let limits = &plan.config.limits;
+    let of_loops = plan.shards.saturating_mul(OF_LOOP + plan.listen.len());
+    let spare = limits.spare_descriptors.min(free / 4);
+    let most = free.saturating_sub(of_loops).saturating_sub(spare).max(LEAST);
+    let most = if plan.own_descriptors.is_some() { most.saturating_mul(plan.shards) } else { most };
+    let wanted = limits.max_connections;
+    if wanted > most && wanted != usize::MAX {
+        log::info!(
+            "limits.max_connections is {most} and not {wanted}: {free} descriptors are left (ulimit -n), and {spare} of them are \
+             for others"
+        );
+        Arc::make_mut(&mut plan.config).limits.max_connections = most;
     }
 }
 

@@ -18,6 +18,8 @@ use tautline_ws::{CloseCode, Kind};
 ///
 /// # Errors
 /// If the URI is invalid, the connection cannot be made, or the opening handshake fails.
+// Optimised, a loop is compiled again by each crate that starts it: so only programs that connect compile this one.
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn connect(uri: &str) -> Result<Socket, Error> {
     Socket::connect(Target::new(uri)?, ClientConfig::default(), Config::default())
 }

@@ -1,16 +1,18 @@
 use crate::{Content, Reply, Request};
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, X_CONTENT_TYPE_OPTIONS,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, Uri};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +20,9 @@ use tautline_ws::handshake::percent_decode;
 
 /// The file that stands for its folder.
 const INDEX: &str = "index.html";
+
+/// The last second of the year 9999.
+const LATEST: u64 = 253_402_300_799;
 
 /// Answers requests with the files of a folder, which is opened once.
 ///
@@ -41,10 +46,15 @@ const INDEX: &str = "index.html";
 ///
 /// - GET and HEAD, one range of bytes (206, 416, `If-Range`), `ETag` and `Last-Modified` with `If-None-Match` and
 ///   `If-Modified-Since` (304). Several ranges at once are answered with the whole file.
-/// - A folder is answered with its `index.html`. There are no listings.
+/// - `If-Match` and `If-Unmodified-Since` are answered with 412 if the file has changed, so that a download which is
+///   resumed never mixes two versions.
+/// - A folder is answered with its `index.html`. There are no listings. A path without the slash at its end is
+///   redirected, with its query.
 /// - No path leads out of the folder, and the kernel sees to that (openat2(2), Linux 5.6). A symbolic link is followed if it
 ///   stays within the folder.
 /// - Names that begin with a dot are not served, except `.well-known`.
+/// - Replace a file by renaming a new one, rather than writing in place. A response whose file is written meanwhile is cut
+///   off by a reset, so that no client takes a mix of two versions for one ([`Content::of_version`]).
 /// - A file is read on the loop, in pieces of 64 KiB. Use local disks.
 #[derive(Clone, Debug)]
 pub struct StaticFiles {
@@ -55,7 +65,7 @@ pub struct StaticFiles {
 /// An open file, and what a client is told about it.
 struct Found {
     file: File,
-    len: u64,
+    metadata: Metadata,
     modified: SystemTime,
     etag: String,
     content_type: HeaderValue,
@@ -108,12 +118,9 @@ impl StaticFiles {
         let Some(relative) = relative_path(path) else { return Reply::status(StatusCode::NOT_FOUND) };
         match self.find(&relative, path.ends_with('/')) {
             Ok(Some(found)) => self.answer(found, head),
-            // Always a path of this host, since it begins with one slash.
-            Ok(None) => match HeaderValue::try_from(format!("{}/", head.uri().path().replace("//", "/"))) {
-                Ok(to) if !to.as_bytes().starts_with(b"//") => {
-                    with(Reply::status(StatusCode::PERMANENT_REDIRECT), LOCATION, to)
-                }
-                _ => Reply::status(StatusCode::NOT_FOUND),
+            Ok(None) => match folder_location(head.uri()) {
+                Some(to) => with(Reply::status(StatusCode::PERMANENT_REDIRECT), LOCATION, to),
+                None => Reply::status(StatusCode::NOT_FOUND),
             },
             Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM) => {
                 Reply::status(StatusCode::SERVICE_UNAVAILABLE)
@@ -131,28 +138,34 @@ impl StaticFiles {
     /// The file at a path; `None` if it is a folder and the client's path does not say so.
     fn find(&self, path: &Path, is_folder: bool) -> rustix::io::Result<Option<Found>> {
         let mut path = path.to_owned();
-        let mut file = self.open_beneath(&path)?;
-        let mut stat = fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let mut file = File::from(self.open_beneath(&path)?);
+        let mut metadata = metadata_of(&file)?;
+        if metadata.is_dir() {
             if !is_folder {
                 return Ok(None);
             }
             path.push(INDEX);
-            file = self.open_beneath(&path)?;
-            stat = fstat(&file)?;
+            file = self.open_beneath(&path)?.into();
+            metadata = metadata_of(&file)?;
         } else if is_folder {
             return Err(rustix::io::Errno::NOTDIR);
         }
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if !metadata.is_file() {
             return Err(rustix::io::Errno::NOENT);
         }
-        Ok(Some(Found::new(file.into(), &stat, &path)))
+        let seconds = metadata.mtime();
+        Ok(Some(Found::new(file, metadata, seconds, &path)))
     }
 
     fn answer<T>(&self, found: Found, head: &http::Request<()>) -> Reply<T> {
-        let Found { file, len, modified, etag, content_type } = found;
+        let Found { file, metadata, modified, etag, content_type } = found;
+        let len = metadata.size();
         let part = if head.method() == Method::GET { part(head.headers(), len, &etag, modified) } else { Part::Whole };
+        // The order of RFC 9110, section 13.2.2.
         let (status, range) = match part {
+            _ if has_changed(head.headers(), &etag, modified) => {
+                return Reply::status(StatusCode::PRECONDITION_FAILED);
+            }
             _ if is_unchanged(head.headers(), &etag, modified) => (StatusCode::NOT_MODIFIED, 0..0),
             Part::Whole => (StatusCode::OK, 0..len),
             Part::Range(range) => (StatusCode::PARTIAL_CONTENT, range),
@@ -165,7 +178,8 @@ impl StaticFiles {
                 );
             }
         };
-        let mut response = Response::new(Content::file(file, range.start, range.end - range.start));
+        let content = Content::file(file, range.start, range.end - range.start).of_version(&metadata);
+        let mut response = Response::new(content);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         let texts = [
@@ -189,21 +203,26 @@ impl StaticFiles {
 }
 
 impl Found {
-    fn new(file: File, stat: &Stat, path: &Path) -> Self {
-        let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-        let len = u64::try_from(stat.st_size).unwrap_or(0);
+    /// `seconds` is the time of the last modification.
+    fn new(file: File, metadata: Metadata, seconds: i64, path: &Path) -> Self {
+        // A date of HTTP has a year of four digits. A file system takes later times, too.
+        let seconds = u64::try_from(seconds).unwrap_or(0).min(LATEST);
         let mime = mime_guess::from_path(path).first_or_octet_stream();
         let is_text = mime.type_() == "text" && mime.get_param("charset").is_none();
         let content_type = if is_text { format!("{mime}; charset=utf-8") } else { mime.to_string() };
         Self {
-            file,
-            len,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
-            etag: format!("\"{:x}-{len:x}-{seconds:x}.{:x}\"", stat.st_ino, stat.st_mtime_nsec),
+            etag: format!("\"{:x}-{:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.size(), metadata.mtime_nsec()),
+            file,
+            metadata,
             content_type: HeaderValue::try_from(content_type)
                 .unwrap_or(HeaderValue::from_static("application/octet-stream")),
         }
     }
+}
+
+fn metadata_of(file: &File) -> rustix::io::Result<Metadata> {
+    file.metadata().map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
 }
 
 fn with<T>(mut reply: Reply<T>, name: HeaderName, value: HeaderValue) -> Reply<T> {
@@ -227,7 +246,25 @@ fn relative_path(path: &str) -> Option<PathBuf> {
     Some(relative)
 }
 
-/// Whether the client has the file already (RFC 9110, section 13.2.2).
+/// Where a folder is, whose path lacks the slash at its end: always a path of this host, since it begins with one slash.
+fn folder_location(uri: &Uri) -> Option<HeaderValue> {
+    let path = uri.path().replace("//", "/");
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let to = format!("{path}/{query}");
+    if to.starts_with("//") { None } else { HeaderValue::try_from(to).ok() }
+}
+
+/// Whether the client means another version of the file (RFC 9110, sections 13.1.1 and 13.1.4).
+fn has_changed(headers: &HeaderMap, etag: &str, modified: SystemTime) -> bool {
+    if headers.contains_key(IF_MATCH) {
+        let mut tags = headers.get_all(IF_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+        // A weak tag matches nothing here. Our tags have no comma in them.
+        return !tags.any(|tags| tags.split(',').map(str::trim).any(|tag| tag == "*" || tag == etag));
+    }
+    date(headers, IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since)
+}
+
+/// Whether the client has the file already (RFC 9110, sections 13.1.2 and 13.1.3).
 fn is_unchanged(headers: &HeaderMap, etag: &str, modified: SystemTime) -> bool {
     if headers.contains_key(IF_NONE_MATCH) {
         let mut tags = headers.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
@@ -239,8 +276,11 @@ fn is_unchanged(headers: &HeaderMap, etag: &str, modified: SystemTime) -> bool {
     date(headers, IF_MODIFIED_SINCE).is_some_and(|since| modified <= since)
 }
 
+/// The date in a header, unless it is no date or occurs twice: then the header is ignored.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
 /// The part that a client asks for (RFC 9110, section 14.2).
@@ -252,11 +292,13 @@ fn part(headers: &HeaderMap, len: u64, etag: &str, modified: SystemTime) -> Part
     {
         return Part::Whole;
     }
-    let Some((first, last)) = range.trim().strip_prefix("bytes=").and_then(|range| range.split_once('-')) else {
+    let ranges = range.trim().split_once('=').filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((first, last)) = ranges.and_then(|(_, range)| range.split_once('-')) else {
         return Part::Whole;
     };
+    // A number of any length is one of RFC 9110. One that is too large for us is beyond the end of every file.
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse::<u64>().ok(),
+        true => Some(text.parse::<u64>().unwrap_or(u64::MAX)),
         false => None,
     };
     let range = match (first.trim(), last.trim()) {
@@ -302,6 +344,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_any_time_has_a_date() {
+        let files = StaticFiles::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let request = http::Request::get("/Cargo.toml").body(()).unwrap();
+        let latest = "Fri, 31 Dec 9999 23:59:59 GMT";
+        for (time, date) in [
+            (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (253_402_300_799, latest),
+            (253_402_300_800, latest),
+            (i64::MAX, latest),
+        ] {
+            let file = File::from(files.open_beneath(Path::new("Cargo.toml")).unwrap());
+            let metadata = file.metadata().unwrap();
+            let found = Found::new(file, metadata, time, Path::new("Cargo.toml"));
+            let Reply::<()>::Stream(response) = files.answer(found, &request) else { panic!("no file") };
+            assert_eq!(response.headers()[LAST_MODIFIED], date, "{time}");
+        }
+    }
+
+    #[test]
     fn ranges_are_read_or_ignored() {
         let now = SystemTime::UNIX_EPOCH;
         for (range, expected) in [
@@ -311,13 +373,19 @@ mod tests {
             ("bytes=-30", Part::Range(0..10)),
             ("bytes=9-99", Part::Range(9..10)),
             ("bytes=3-18446744073709551615", Part::Range(3..10)),
+            ("bytes=3-9999999999999999999999", Part::Range(3..10)),
+            ("bytes=-9999999999999999999999", Part::Range(0..10)),
+            ("BYTES=0-1", Part::Range(0..2)),
+            ("Bytes=-3", Part::Range(7..10)),
             ("bytes=10-", Part::Unsatisfiable),
+            ("bytes=99999999999999999999-", Part::Unsatisfiable),
             ("bytes=-0", Part::Unsatisfiable),
             ("bytes=4-3", Part::Whole),
             ("bytes=-", Part::Whole),
             ("bytes=0-1,3-4", Part::Whole),
             ("bytes=+1-2", Part::Whole),
-            ("bytes=99999999999999999999-", Part::Whole),
+            ("bytes=1-2x", Part::Whole),
+            ("bytes 1-2", Part::Whole),
             ("lines=1-2", Part::Whole),
         ] {
             let mut headers = HeaderMap::new();

@@ -104,8 +104,8 @@ impl<H: Handler> Handler for Traced<H> {
     fn on_open(&mut self, conn: &mut Conn<'_, H::State>, opening: &Opening<'_>) {
         let kind = if opening.request.is_some() { "server" } else { "client" };
         if let Some(span) = self.begin(conn, kind).cloned() {
-            if !opening.tls.version.is_empty() {
-                span.record("tls.protocol.version", opening.tls.version);
+            if let Some(version) = opening.tls.version {
+                span.record("tls.protocol.version", display(version));
                 span.record("tls.resumed", opening.tls.resumed);
             }
             if let Some(subprotocol) = opening.subprotocol {

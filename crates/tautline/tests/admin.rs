@@ -6,21 +6,23 @@ mod common;
 use common::frame::{CLOSE, TEXT, masked};
 use common::server::{client_config, config, server_config};
 use common::{App, Over, PATIENCE, Started, eventually, serve};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tautline::layers::metrics::prometheus_client::metrics::counter::Counter;
 use tautline::layers::metrics::prometheus_client::registry::Registry;
 use tautline::{
-    Address, Admin, Bridge, Broker, BrokerError, BrokerLink, CloseCode, Conn, HandOver, Handler, LogLevel,
-    MemoryBroker, Message, OnPanic, Outgoing, Reach, Server, ServerConfig, ServerHandle, SlowConsumer, Socket, Target,
-    check_admin_address,
+    AccessLog, Address, Admin, AdminToken, Bridge, Broker, BrokerError, BrokerLink, CloseCode, Conn, HandOver, Handler,
+    LogLevel, MemoryBroker, Message, OnPanic, Outgoing, Reach, Server, ServerConfig, ServerHandle, SlowConsumer,
+    Socket, Target, check_admin_address,
 };
 
 fn admin(server: &Started) -> ServerHandle {
@@ -130,7 +132,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_document_and_the_board_name_metrics_that_exist() {
+fn the_document_the_board_and_the_alerts_name_metrics_that_exist() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
     let read = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
     let (document, board) = (read("docs/operations.md"), read("packaging/grafana/tautline.json"));
@@ -142,11 +144,14 @@ fn the_document_and_the_board_name_metrics_that_exist() {
     let exist = names(&metrics);
     // A histogram is documented by the name of its family.
     let known = |name: &&str| exist.contains(name) || exist.contains(format!("{name}_bucket").as_str());
-    // The prefix stands for all names of the process, and `tautline_io` is a module.
-    let others = ["process_", "tautline_io", "tautline_engine"];
-    for (place, text) in [("document", &document), ("board", &board)] {
-        let unknown: Vec<&str> =
-            names(text).into_iter().filter(|name| !known(name) && !others.contains(name)).collect();
+    // The prefix stands for all names of the process, and `tautline_io` is a module. Only servers that order certificates have
+    // metrics about that; tests of `--acme` look at them.
+    let others = |name: &str| {
+        ["process_", "tautline_io", "tautline_engine"].contains(&name) || name.starts_with("tautline_acme_")
+    };
+    let alerts = read("packaging/prometheus/tautline.rules.yml");
+    for (place, text) in [("document", &document), ("board", &board), ("alerts", &alerts)] {
+        let unknown: Vec<&str> = names(text).into_iter().filter(|name| !known(name) && !others(name)).collect();
         assert!(unknown.is_empty(), "{place}: {unknown:?}");
     }
     assert!(names(&board).len() > 20, "{board}");
@@ -323,8 +328,123 @@ fn the_heaviest_connections_come_first() {
     let (first, second) = (json.find(&heavy.name()).unwrap(), json.find(&light.name()).unwrap());
     assert!(first < second && json.contains("\"state\": \"open\""), "{json}");
     assert!(!get(&admin, "/connections?most=1").1.contains(&light.name()));
-    assert!(!get(&admin, "/connections").1.contains(&idle.name()));
+    let all = get(&admin, "/connections").1;
+    assert!(all.find(&light.name()) < all.find(&idle.name()), "those that hold nothing come last: {all}");
     assert_eq!(get(&admin, "/connections?most=1001").0, 400);
+}
+
+fn delete(admin: &ServerHandle, path: &str) -> (u16, String) {
+    exchange(tcp(admin), &format!("DELETE {path} HTTP/1.1\r\nHost: localhost"), "")
+}
+
+#[test]
+fn idle_connections_are_listed_page_by_page_with_their_paths() {
+    let mut config = config();
+    config.access_log = Some(AccessLog::discard());
+    let server = Server::plain().config(config).shards(2).listen("127.0.0.1:0".parse().unwrap());
+    let server = server.start(|_| App::default()).unwrap();
+    let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut sockets: Vec<_> = (0..7)
+        .map(|number| {
+            let url = format!("ws://{}/rooms/{number}?token=secret", server.addresses()[0]);
+            tautline::connect(&url).unwrap()
+        })
+        .collect();
+    sockets[0].text("hello").unwrap();
+    sockets[0].receive().unwrap();
+    let (mut path, mut seen, mut pages) = ("/connections?order=id&most=3".to_owned(), Vec::new(), 0);
+    loop {
+        let page = get(&admin, &path).1;
+        assert!(!page.contains("secret"), "{page}");
+        let page: Value = serde_json::from_str(&page).unwrap();
+        seen.extend(page["connections"].as_array().unwrap().iter().cloned());
+        pages += 1;
+        let Some(next) = page["next"].as_str() else { break };
+        next.clone_into(&mut path);
+    }
+    let paths: BTreeSet<_> = seen.iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((seen.len(), paths), (7, (0..7).map(|number| format!("/rooms/{number}")).collect()));
+    assert_eq!(pages, 3);
+    let first = seen.iter().find(|one| one["path"] == "/rooms/0").unwrap();
+    assert_eq!((&first["traffic"]["messages_in"], &first["state"]), (&1.into(), &"open".into()), "{first}");
+    assert!(first["peer"].as_str().unwrap().starts_with("127.0.0.1:") && first["age_s"].is_u64(), "{first}");
+}
+
+#[test]
+fn an_operator_closes_one_connection() {
+    let server = serve(Over::Plain, config(), App::default());
+    let admin = admin(&server);
+    let (mut kicked, mut other) = (server.socket(), server.socket());
+    let ids: Value = serde_json::from_str(&get(&admin, "/connections?order=id").1).unwrap();
+    let id = ids["connections"][0]["id"].as_str().unwrap();
+    let one = format!("/connections/{id}");
+    assert_eq!(get(&admin, &one).0, 200);
+    for (path, status) in
+        [(format!("{one}?code=1006"), 400), ("/connections/0.99.0".into(), 404), ("/connections/x".into(), 404)]
+    {
+        assert_eq!(delete(&admin, &path).0, status, "{path}");
+    }
+    let foreign = format!("DELETE {one} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site");
+    assert_eq!(exchange(tcp(&admin), &foreign, "").0, 403, "no web page may");
+    assert_eq!(exchange(tcp(&admin), &format!("POST {one} HTTP/1.1\r\nHost: localhost"), "").0, 405);
+    assert_eq!(delete(&admin, &format!("{one}?code=4001")).0, 200);
+    match kicked.receive() {
+        Err(tautline::Error::Closed(closed)) => {
+            assert_eq!((closed.code.get(), &*closed.reason), (4001, "closed by an operator"));
+        }
+        other => panic!("{other:?}"),
+    }
+    eventually("it is gone", || get(&admin, &one).0 == 404);
+    other.text("still here").unwrap();
+    assert!(other.receive().is_ok());
+}
+
+#[test]
+fn a_scraper_of_the_older_format_gets_it() {
+    let server = serve(Over::Plain, config(), App::default());
+    let admin = admin(&server);
+    let plain = exchange(tcp(&admin), "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain", "").1;
+    assert!(plain.contains("\n# TYPE tautline_websockets_opened_total counter\n"), "{plain}");
+    assert!(!plain.contains("# EOF") && !plain.contains("# UNIT"), "{plain}");
+    let open = exchange(tcp(&admin), "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*", "").1;
+    let samples = |text: &str| -> BTreeSet<String> {
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(samples(&plain), samples(&open));
+}
+
+#[test]
+fn a_public_listener_needs_its_token() {
+    let server = serve(Over::Plain, config(), App::default());
+    let token = AdminToken::new("0123456789abcdef").unwrap();
+    let admin = Admin::new(&server.handle).with_token(token).listen("0.0.0.0:0".parse().unwrap()).unwrap();
+    let Address::Tcp(address) = &admin.addresses()[0] else { panic!("no TCP") };
+    let stream = || TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+    let head = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: node7.example:9100");
+    for path in ["/", "/metrics", "/healthz", "/readyz", "/connections", "/log", "/nothing"] {
+        assert_eq!(exchange(stream(), &head(path), "").0, 401, "{path}");
+        let wrong = format!("{}\r\nAuthorization: Bearer 0123456789abcdeF", head(path));
+        assert_eq!(exchange(stream(), &wrong, "").0, 401, "{path}");
+    }
+    let good = format!("{}\r\nAuthorization: Bearer 0123456789abcdef", head("/metrics"));
+    assert_eq!(exchange(stream(), &good, "").0, 200);
+}
+
+#[test]
+fn the_application_can_say_that_it_is_not_ready() {
+    let server = serve(Over::Plain, config(), App::default());
+    let waits = Arc::new(AtomicBool::new(true));
+    let asked = waits.clone();
+    let admin = Admin::new(&server.handle).with_readiness(|| None);
+    let admin = admin.with_readiness(move || asked.load(Ordering::Relaxed).then(|| "no prices yet".to_owned()));
+    let admin = admin.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(get(&admin, "/readyz"), (503, "no prices yet\n".to_owned()));
+    assert_eq!(get(&admin, "/healthz").0, 200);
+    waits.store(false, Ordering::Relaxed);
+    assert_eq!(get(&admin, "/readyz").0, 200);
 }
 
 /// A level in memory, since the level of the crate `log` is the whole process's.
@@ -371,6 +491,17 @@ fn requests_of_web_pages_and_to_other_paths_are_refused() {
     ] {
         assert_eq!(exchange(tcp(&admin), head, "trace").0, 403, "{head}");
     }
+    // A form of another site, the address line, and a page of the listener itself.
+    for (site, status) in [("cross-site", 403), ("same-site", 403), ("", 403), ("none", 200), ("same-origin", 200)] {
+        for method in ["PUT", "POST"] {
+            let head = format!("{method} /log HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: {site}");
+            assert_eq!(exchange(tcp(&admin), &head, "info").0, status, "{head}");
+        }
+    }
+    let read = "GET /log HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site";
+    assert_eq!(exchange(tcp(&admin), read, "").0, 200, "a link leads here");
+    let elsewhere = "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost";
+    assert_eq!(exchange(tcp(&admin), elsewhere, "").0, 403);
     assert_eq!(get(&admin, "/other").0, 404);
     assert_eq!(exchange(tcp(&admin), "POST /metrics HTTP/1.1\r\nHost: localhost", "x").0, 405);
     let upgrade = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\

@@ -43,6 +43,7 @@ impl Handler for Site {
             "/stream" | "/broken" => Reply::Stream(Response::new(Content::new(pieces))),
             "/measured" => Reply::Stream(Response::new(Content::with_len(pieces, query as u64))),
             "/short" => Reply::Stream(Response::new(Content::with_len(pieces, query as u64 + 1))),
+            "/up" if request.is_upgrade => Reply::upgrade(),
             "/later" => request.later(move |ticket| {
                 ticket.stream(Response::new(Content::new(pieces))).unwrap();
             }),
@@ -213,4 +214,64 @@ fn content_that_fails_or_is_too_short_resets_the_connection() {
         assert!(fetch.next().is_none() && fetch.is_over(), "{path}");
         assert_eq!(app.handle().counters().connections, 0);
     }
+}
+
+/// The heads of all answers on a connection.
+fn heads(app: &App<Site>, bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&app.begin_raw(bytes).received_raw()).into_owned()
+}
+
+#[test]
+fn every_answer_but_an_upgrade_has_the_date_of_its_second() {
+    let app = app();
+    app.advance(Duration::from_secs(784_111_777) + Duration::from_millis(999));
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n";
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (bytes, status) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 200),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 200),
+        ("GET / HTTP/1.0\r\n\r\n".to_owned(), 200),
+        ("GET /stream?10 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 200),
+        ("GET /measured?10 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 200),
+        ("nonsense\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n".to_owned(), 505),
+        (post("Transfer-Encoding: gzip, chunked\r\n", ""), 501),
+        (post("Content-Length: 2000\r\n", ""), 413),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(20_000)), 431),
+        (format!("GET /{} HTTP/1.1\r\n", "x".repeat(20_000)), 414),
+        (format!("GET /up HTTP/1.1\r\nHost: a\r\n{upgrade}\r\n"), 400),
+        (format!("GET /up HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n{upgrade}{key}\r\n"), 403),
+        (format!("GET /up HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n{key}\r\n"), 426),
+        (format!("POST /up HTTP/1.1\r\nHost: a\r\n{upgrade}{key}\r\n"), 405),
+    ] {
+        let head = heads(&app, bytes.as_bytes());
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+        assert_eq!(head.matches("\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n").count(), 1, "{head}");
+    }
+    let both = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(2);
+    assert_eq!(heads(&app, both.as_bytes()).matches("08:49:37 GMT").count(), 2);
+    app.advance(Duration::from_millis(1));
+    assert!(heads(&app, both.as_bytes()).contains("08:49:38 GMT"), "a simulation's clock decides");
+    let opened = heads(&app, format!("GET /up HTTP/1.1\r\nHost: a\r\n{upgrade}{key}\r\n").as_bytes());
+    assert!(opened.starts_with("HTTP/1.1 101 ") && !opened.contains("Date: "), "{opened}");
+    // A request that stays incomplete, and one that comes amid a drain.
+    let slow = app.begin_raw(b"GET / HTTP/1.1\r\n");
+    app.advance(Duration::from_secs(60));
+    let slow = String::from_utf8(slow.received_raw()).unwrap();
+    assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("\r\nDate: Sun, 06 Nov 1994 08:49:"), "{slow}");
+}
+
+#[test]
+fn an_absolute_target_counts_for_the_check_of_the_origin() {
+    let app = app();
+    let status = |target: &str, origin: &str| {
+        let head = format!(
+            "GET {target} HTTP/1.1\r\nHost: evil.example\r\nOrigin: {origin}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        heads(&app, head.as_bytes())[9..12].to_owned()
+    };
+    assert_eq!(status("/up", "http://evil.example"), "101");
+    assert_eq!(status("http://a.example/up", "http://evil.example"), "403");
+    assert_eq!(status("http://a.example/up", "http://a.example"), "101");
 }

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tautline::{Cause, Config, Counters, Deadline, Reply, SlowConsumer};
+use tautline::{Cause, Config, Deadline, Reply, SlowConsumer};
 
 struct Measuring;
 
@@ -255,89 +255,6 @@ fn quiet_peers_with_the_beginning_of_a_record_hold_a_few_bytes() {
     };
     let (few, many) = (most(20), most(60));
     assert!(many.saturating_sub(few) < 40 * 2 * KIB, "{few} then {many}");
-}
-
-/// Bytes that each of 200 connections adds: allocated, and in the server's account.
-fn allocated_and_counted(
-    over: Over,
-    begin: impl Fn(&Started) -> Peer,
-    ready: impl Fn(&Counters) -> bool,
-) -> (usize, usize) {
-    const COUNT: usize = 200;
-    let (server, live) = warm(over, config(), App::default());
-    let counted = |server: &Started| {
-        let counters = server.counters();
-        usize::try_from(counters.memory() - counters.memory_pooled).unwrap()
-    };
-    let before = counted(&server);
-    let peers: Vec<_> = (0..COUNT).map(|_| begin(&server)).collect();
-    eventually("all are there", || ready(&server.counters()));
-    let allocated = LIVE.load(Ordering::Relaxed).saturating_sub(live) / COUNT;
-    let counted = (counted(&server) - before) / COUNT;
-    drop(peers);
-    server.survives();
-    (allocated, counted)
-}
-
-/// The account has what was allocated, but for a factor. A budget of it is then a budget of memory.
-#[test]
-fn the_account_of_memory_agrees_with_the_allocator() {
-    let _alone = alone();
-    let hello = {
-        let server = serve(Over::Fused, config(), App::default());
-        let hello = server.attack().hello(&common::server::client_config());
-        server.stop();
-        hello
-    };
-    let part = [header(BINARY, 0x80, MIB as u64), vec![0; 4 + 20_000]].concat();
-    let silent = |server: &Started| server.attack();
-    let waiting = |counters: &Counters| counters.handshaking == 200;
-    let found = [
-        ("silent", allocated_and_counted(Over::Fused, silent, waiting)),
-        ("silent, plain", allocated_and_counted(Over::Plain, silent, waiting)),
-        (
-            "half a ClientHello",
-            allocated_and_counted(
-                Over::Fused,
-                |server| {
-                    let mut peer = server.attack();
-                    peer.send_wire(&hello[..hello.len() / 2]);
-                    peer
-                },
-                |counters| counters.bytes_in >= 200 * hello.len() as u64 / 2,
-            ),
-        ),
-        (
-            "answered",
-            allocated_and_counted(
-                Over::Fused,
-                |server| {
-                    let mut peer = server.attack();
-                    peer.send_wire(&hello);
-                    peer.read_wire().unwrap();
-                    peer
-                },
-                waiting,
-            ),
-        ),
-        ("open, plain", allocated_and_counted(Over::Plain, Started::peer, |counters| counters.open == 200)),
-        (
-            "part of a message",
-            allocated_and_counted(
-                Over::Plain,
-                |server| {
-                    let mut peer = server.peer();
-                    peer.send(&part);
-                    peer
-                },
-                |counters| counters.bytes_in >= 200 * part.len() as u64,
-            ),
-        ),
-    ];
-    println!("{found:?}");
-    for (what, (allocated, counted)) in found {
-        assert!(counted < 3 * allocated && allocated < 2 * counted, "{what}: {allocated} allocated, {counted} counted");
-    }
 }
 
 /// A raw DEFLATE stream of zeros, which inflates to 1032 times its length.

@@ -1,12 +1,13 @@
 //! Files of a folder, over real sockets with every driver, with and without TLS, and in memory.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 use tautline::http::{Request as Head, Response, StatusCode, header};
 use tautline::testing::App;
 use tautline::{CloseCode, Conn, DriverConfig, Handler, Message, Reply, Request, Server, StaticFiles, Tls};
@@ -66,6 +67,8 @@ fn files_are_found_and_secrets_are_not() {
     assert!(*get("/large.bin").body() == large());
     let moved = get("/sub");
     assert_eq!((moved.status().as_u16(), &moved.headers()[header::LOCATION]), (308, &"/sub/".parse().unwrap()));
+    let moved = get("/sub?a=1&b=/%20/");
+    assert_eq!(moved.headers()[header::LOCATION], "/sub/?a=1&b=/%20/");
     for path in [
         "/",
         "/out",
@@ -110,6 +113,40 @@ fn ranges_and_validators_are_obeyed() {
     ] {
         let unchanged = get(&headers);
         assert_eq!((unchanged.status().as_u16(), unchanged.body().len()), (304, 0), "{headers:?}");
+    }
+    // The order of RFC 9110, section 13.2.2: the conditions on the client's version come first, tags before dates.
+    let (old, weak) = ("Thu, 01 Jan 1970 00:00:00 GMT", format!("W/{etag}"));
+    for headers in [
+        &[("if-match", "\"x\"")][..],
+        &[("if-match", &weak)],
+        &[("if-match", "\"x\""), ("range", "bytes=6-")],
+        &[("if-match", "\"x\""), ("if-unmodified-since", &modified)],
+        &[("if-match", "\"x\""), ("if-none-match", &etag)],
+        &[("if-match", "\"x\""), ("range", "bytes=99-")],
+        &[("if-unmodified-since", old)],
+        &[("if-unmodified-since", old), ("range", "bytes=6-")],
+        &[("if-unmodified-since", old), ("if-modified-since", &modified)],
+    ] {
+        let changed = get(headers);
+        assert_eq!(changed.status().as_u16(), 412, "{headers:?}");
+        assert!(!changed.headers().contains_key(header::CONTENT_RANGE), "{headers:?}");
+        assert_eq!(fetch(&app, "HEAD", "/hello.txt", headers).status().as_u16(), 412, "{headers:?}");
+    }
+    for (headers, status) in [
+        (&[("if-match", "*")][..], 200),
+        (&[("if-match", &format!("\"x\", {etag}"))], 200),
+        (&[("if-match", &etag), ("if-unmodified-since", old)], 200),
+        (&[("if-match", &etag), ("range", "bytes=6-")], 206),
+        (&[("if-match", &etag), ("if-none-match", &etag)], 304),
+        (&[("if-unmodified-since", &modified)], 200),
+        (&[("if-unmodified-since", &modified), ("range", "bytes=6-")], 206),
+        (&[("if-unmodified-since", "yesterday")], 200),
+        (&[("if-unmodified-since", old), ("if-unmodified-since", old)], 200),
+        (&[("range", "bytes=6-"), ("if-range", &modified)], 206),
+        (&[("range", "bytes=6-"), ("if-range", old)], 200),
+        (&[("range", "bytes=6-"), ("if-range", &weak)], 200),
+    ] {
+        assert_eq!(get(headers).status().as_u16(), status, "{headers:?}");
     }
     // The tag decides before the date.
     assert_eq!(get(&[("if-none-match", "\"x\""), ("if-modified-since", &modified)]).status(), StatusCode::OK);
@@ -161,4 +198,65 @@ fn curl_fetches_a_file_over_tls() {
     assert!(curl.status.success() && curl.stdout == large(), "{:?} {}", curl.status, curl.stdout.len());
     server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
     server.join().unwrap();
+}
+
+/// A client that is slow, of a file that is rewritten in place at equal length: the response's tag stands for one version only.
+#[test]
+fn a_response_is_cut_off_if_its_file_changes_meanwhile() {
+    /// More than the kernel's buffers of a connection.
+    const LEN: u64 = 32 << 20;
+    let root = folder("rewritten");
+    let path = root.join("rewritten.bin");
+    let file = File::create(&path).unwrap();
+    file.set_len(LEN).unwrap();
+    let authority = Authority::new("Test").unwrap();
+    let pem = root.join("../authority.pem");
+    std::fs::write(&pem, authority.certificate()).unwrap();
+    for scheme in ["http", "https"] {
+        // The clock of a file system is coarse.
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let site = Site(StaticFiles::open(&root).unwrap());
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let start = move |_: u32| site.clone();
+        let server = match scheme {
+            "http" => Server::plain().listen(listen).start(start).unwrap(),
+            _ => {
+                let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+                Server::new(Tls::with_certificate(certificate)).listen(listen).start(start).unwrap()
+            }
+        };
+        let port = server.addresses()[0].to_string().rsplit(':').next().unwrap().to_owned();
+        let mut curl = Command::new("curl")
+            .args(["--silent", "--max-time", "120", "--cacert"])
+            .arg(&pem)
+            .args(["--resolve", &format!("localhost:{port}:127.0.0.1")])
+            .arg(format!("{scheme}://localhost:{port}/rewritten.bin"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It reads no more while its pipe is full.
+        let mut stdout = curl.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 1 << 16]).unwrap();
+        file.write_all_at(b"new", LEN / 2).unwrap();
+        let received = (1 << 16) + std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+        let status = curl.wait().unwrap();
+        assert!(!status.success() && received < LEN, "{scheme}: {status}, {received} bytes");
+        server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        server.join().unwrap();
+    }
+}
+
+/// A download that is resumed after the file has changed: a part of another version must not follow the first one.
+#[test]
+fn a_resumed_download_of_a_changed_file_is_refused() {
+    let root = folder("resumed");
+    let app = App::new(Site(StaticFiles::open(&root).unwrap())).unwrap();
+    let first = fetch(&app, "GET", "/hello.txt", &[("range", "bytes=0-4")]);
+    let etag = first.headers()[header::ETAG].to_str().unwrap().to_owned();
+    std::fs::write(root.join("hello.new"), "HELLO WORLD").unwrap();
+    std::fs::rename(root.join("hello.new"), root.join("hello.txt")).unwrap();
+    let rest = fetch(&app, "GET", "/hello.txt", &[("range", "bytes=5-"), ("if-match", &etag)]);
+    assert_eq!(rest.status(), StatusCode::PRECONDITION_FAILED);
+    let whole = fetch(&app, "GET", "/hello.txt", &[("range", "bytes=5-"), ("if-range", &etag)]);
+    assert_eq!((whole.status(), &whole.body()[..]), (StatusCode::OK, &b"HELLO WORLD"[..]));
 }

@@ -249,3 +249,83 @@ fn counters_of_the_broker_go_on() {
         server.join().unwrap();
     }
 }
+
+#[test]
+fn a_new_process_that_gives_up_says_why_and_changes_nothing() {
+    logs::keep();
+    let (engine, driver) = (TlsEngine::Plain, DriverConfig::default());
+    let old = server(engine, &driver).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count { saves: true }).unwrap();
+    let mut socket = connect(&old.addresses()[0], false, false);
+    for gives_up in [true, false] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let giving = old.clone();
+        let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+        let new = server(engine, &driver).take_over(theirs).prepare(|_| Count { saves: true }).unwrap();
+        assert!(new.takes_over());
+        assert_eq!(new.handle().addresses(), old.addresses());
+        if gives_up {
+            new.give_up(&"the disk is full");
+        } else {
+            drop(new);
+        }
+        let error = giver.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains(if gives_up { "the disk is full" } else { "did not go on" }), "{error}");
+        socket.text("0").unwrap();
+        assert!(socket.receive().unwrap().data().ends_with(b" 0"));
+    }
+    old.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    old.join().unwrap();
+}
+
+#[test]
+fn listening_sockets_of_further_servers_go_along() {
+    logs::keep();
+    let (engine, driver) = (TlsEngine::Plain, DriverConfig::default());
+    let at = |address: &str| server(engine, &driver).listen(address.parse().unwrap()).start(|_| Count { saves: true });
+    let place = std::env::temp_dir().join(format!("tautline-also-{}", std::process::id()));
+    let path = format!("unix:{}", place.display());
+    let (old, further) = (at("127.0.0.1:0").unwrap(), at(&path).unwrap());
+    for fails in [true, false] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (giving, also) = (old.clone(), further.clone());
+        let giver = std::thread::spawn(move || {
+            let mut settings = HandOver::default();
+            settings.also.push(also);
+            giving.hand_over(ours, &settings)
+        });
+        let mut new = server(engine, &driver).take_over(theirs).prepare(|_| Count { saves: true }).unwrap();
+        assert!(new.take_listening_of(1).is_empty());
+        let sockets = new.take_listening_of(0);
+        assert_eq!((sockets.len(), new.take_listening_of(0).len()), (1, 0));
+        let mut another = server(engine, &driver);
+        for socket in sockets {
+            another = another.listen_on(socket);
+        }
+        let another = another.prepare(|_| Count { saves: true }).unwrap();
+        assert!(!another.takes_over());
+        if fails {
+            new.give_up(&"no reason");
+            another.give_up(&"no reason");
+            assert!(giver.join().unwrap().is_err());
+            let mut socket = connect(&further.addresses()[0], false, false);
+            socket.text("0").unwrap();
+            assert_eq!(socket.receive().unwrap().data(), b"1 0");
+            continue;
+        }
+        let new = new.go_on().unwrap();
+        let another = another.go_on().unwrap();
+        giver.join().unwrap().unwrap();
+        for server in [&old, &further] {
+            server.clone().join().unwrap();
+        }
+        assert!(place.exists(), "the socket's file is the new process's");
+        let mut socket = connect(&another.addresses()[0], false, false);
+        socket.text("0").unwrap();
+        assert_eq!(socket.receive().unwrap().data(), b"1 0");
+        for server in [new, another] {
+            server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+            server.join().unwrap();
+        }
+    }
+    let _ = std::fs::remove_file(place);
+}

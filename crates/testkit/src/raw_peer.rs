@@ -305,13 +305,38 @@ impl Half {
         [&header[..], &inner].concat()
     }
 
+    /// Opens a record under the next sequence number, or under any before it, and returns that number, its type and its content.
+    ///
+    /// `None` if it was sealed under none of them. The next sequence number is then the same as before.
+    pub fn find(&mut self, record: &[u8]) -> Option<(u64, u8, Vec<u8>)> {
+        let next = self.sequence;
+        for sequence in (0..=next).rev() {
+            self.sequence = sequence;
+            if let Some((kind, content)) = self.try_to_open(record) {
+                self.sequence = next.max(sequence + 1);
+                return Some((sequence, kind, content));
+            }
+        }
+        self.sequence = next;
+        None
+    }
+
+    /// The next sequence number.
+    pub const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     fn open(&mut self, record: &[u8]) -> (u8, Vec<u8>) {
+        self.try_to_open(record).unwrap()
+    }
+
+    fn try_to_open(&mut self, record: &[u8]) -> Option<(u8, Vec<u8>)> {
         let (header, body) = record.split_at(5);
         let mut body = body.to_vec();
         let nonce = self.nonce();
-        let inner = self.key.open_in_place(nonce, Aad::from(header), &mut body).unwrap();
-        let end = inner.iter().rposition(|&byte| byte != 0).unwrap();
-        (inner[end], inner[..end].to_vec())
+        let inner = self.key.open_in_place(nonce, Aad::from(header), &mut body).ok()?;
+        let end = inner.iter().rposition(|&byte| byte != 0)?;
+        Some((inner[end], inner[..end].to_vec()))
     }
 
     fn nonce(&mut self) -> Nonce {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use tautline_tls_build::Shim;
 
-const SOURCES: [&str; 5] = ["csrc/connection.c", "csrc/context.c", "csrc/memory.c", "csrc/table.c", "csrc/tickets.c"];
+const SOURCES: [&str; 6] =
+    ["csrc/connection.c", "csrc/context.c", "csrc/memory.c", "csrc/staple.c", "csrc/table.c", "csrc/tickets.c"];
 
 /// The shim for the library `name`, whose headers lie in `include`.
 pub(crate) fn shim(name: &str, include: &[PathBuf]) -> Result<Shim, String> {

@@ -259,6 +259,9 @@ void tl_identity_free(tl_identity *identity)
         X509_free(identity->leaf);
         sk_X509_pop_free(identity->chain, X509_free);
         EVP_PKEY_free(identity->key);
+#ifndef TL_WOLFSSL
+        tl_staples_free(identity->staple);
+#endif
         free(identity);
     }
 }
@@ -761,6 +764,12 @@ static int add_group(tl_context *context, const tl_options *options)
         return 0;
     }
     context->groups = groups;
+    tl_staple **staples = realloc(context->staples, (context->groups_len + 1) * sizeof(*staples));
+    if (staples == NULL) {
+        return 0;
+    }
+    context->staples = staples;
+    staples[context->groups_len] = NULL;
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
     if (ctx == NULL) {
         return 0;
@@ -821,11 +830,15 @@ void tl_context_free(tl_context *context)
     /* In reverse order: in wolfSSL the store that the others share is a part of the first. */
     for (size_t at = context->groups_len; at > 0; at--) {
         SSL_CTX_free(context->groups[at - 1]);
+#ifndef TL_WOLFSSL
+        tl_staples_free(context->staples[at - 1]);
+#endif
     }
     if (context->key_log >= 0) {
         close(context->key_log);
     }
     free(context->groups);
+    free(context->staples);
     tl_names_free(context->names, context->names_len);
     free(context->alpn);
     free(context);
@@ -890,7 +903,13 @@ static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
         OPENSSL_free(der);
     }
     good = good && SSL_CREDENTIAL_set1_cert_chain(credential, chain, len)
-           && SSL_CREDENTIAL_set1_private_key(credential, identity->key) && SSL_CTX_add1_credential(ctx, credential);
+           && SSL_CREDENTIAL_set1_private_key(credential, identity->key);
+    if (good && identity->staple != NULL) {
+        CRYPTO_BUFFER *response = CRYPTO_BUFFER_new(identity->staple->response, identity->staple->len, NULL);
+        good = response != NULL && SSL_CREDENTIAL_set1_ocsp_response(credential, response);
+        CRYPTO_BUFFER_free(response);
+    }
+    good = good && SSL_CTX_add1_credential(ctx, credential);
     for (size_t at = 0; chain != NULL && at < len; at++) {
         CRYPTO_BUFFER_free(chain[at]);
     }
@@ -916,12 +935,16 @@ static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
 int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal)
 {
     ERR_clear_error();
-    if (group < context->groups_len && use_identity(context->groups[group], identity)) {
-        ERR_clear_error();
-        return 1;
+    int done = group < context->groups_len && use_identity(context->groups[group], identity);
+#ifndef TL_WOLFSSL
+    done = done && tl_staple_use(context, group, identity);
+#endif
+    if (!done) {
+        refuse(refusal, TL_CONFIG_LIBRARY);
+        return 0;
     }
-    refuse(refusal, TL_CONFIG_LIBRARY);
-    return 0;
+    ERR_clear_error();
+    return 1;
 }
 
 /* Maps names to groups. */

@@ -21,10 +21,20 @@
 #include "table.h"
 #include "windows.h"
 
+/* An OCSP response for the certificate of an identity. */
+typedef struct tl_staple {
+    struct tl_staple *next; /* of the same group */
+    X509 *leaf;
+    uint64_t until; /* the second since 1970 from which on it is not sent */
+    size_t len;
+    uint8_t response[];
+} tl_staple;
+
 struct tl_identity {
     X509 *leaf;
     STACK_OF(X509) *chain; /* without the leaf */
     EVP_PKEY *key;
+    tl_staple *staple; /* null if there is none */
 };
 
 struct tl_context {
@@ -34,6 +44,7 @@ struct tl_context {
     int secrets;
     size_t groups_len;
     SSL_CTX **groups; /* connections are made of the first; the others hold the certificates of other names */
+    tl_staple **staples; /* of each group */
     size_t names_len;
     tl_name *names; /* sorted */
     uint8_t *alpn;
@@ -83,6 +94,7 @@ int32_t tl_identity_validity(const tl_identity *identity, char *from, char *unti
 int32_t tl_identity_linked(const tl_identity *identity);
 int32_t tl_identity_fits(const tl_identity *identity, int32_t server);
 int32_t tl_identity_sign(const tl_identity *identity);
+int32_t tl_identity_staple(tl_identity *identity, const uint8_t *response, size_t len, uint64_t until);
 size_t tl_x509_names(X509 *certificate, char *text, size_t cap);
 int32_t tl_x509_validity(X509 *certificate, char *from, char *until, size_t cap);
 
@@ -93,6 +105,12 @@ int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len
 int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal);
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len);
 int32_t tl_context_seal(tl_context *context);
+
+/* staple.c */
+/* Has a group staple the response of an identity, which may have none. Returns whether there was memory. */
+int32_t tl_staple_use(tl_context *context, size_t group, const tl_identity *identity);
+/* Frees a list of responses. */
+void tl_staples_free(tl_staple *staple);
 
 /* tickets.c */
 int32_t tl_random(uint8_t *bytes, size_t len);

@@ -56,9 +56,10 @@ const tl_table TL_TABLE = {
     .session_free = session_free,
     .bytes_free = bytes_free,
 #ifndef TL_WOLFSSL
-    /* wolfSSL holds nothing back, exports no secrets, and has no BIO to measure. */
+    /* wolfSSL holds nothing back, exports no secrets, has no BIO to measure, and is built without OCSP. */
     .conn_flush = tl_conn_flush,
     .conn_secrets = tl_conn_secrets,
     .conn_memory = tl_conn_memory,
+    .identity_staple = tl_identity_staple,
 #endif
 };

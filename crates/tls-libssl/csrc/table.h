@@ -203,9 +203,10 @@ typedef struct {
     void (*conn_flush)(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
     size_t (*conn_secrets)(tl_conn *conn, uint8_t *client, uint8_t *server);
     int32_t (*conn_memory)(tl_conn *conn);
+    int32_t (*identity_staple)(tl_identity *identity, const uint8_t *response, size_t len, uint64_t until);
 } tl_table;
 
-#define TL_OPTIONAL 3
+#define TL_OPTIONAL 4
 
 extern const tl_table TL_TABLE;
 

@@ -20,17 +20,18 @@ pub(crate) static LIBRESSL: Capabilities = {
     // Not measured: that of OpenSSL, which it comes from.
     let mut can = library("libressl", "LibreSSL").with_session_memory(28_200);
     can.ed25519 = false;
+    can.stapling = false;
     can.resumes_tls13 = false;
     can.key_log = false;
     can
 };
 
-/// Everything but stapling, in builds with the feature of the engine's name.
+/// Everything but what needs calls into the program, in builds with the feature of the engine's name.
 pub(crate) const fn library(engine: &'static str, library: &'static str) -> Capabilities {
     let mut can = Capabilities::new(engine, library).with_feature(engine);
-    can.stapling = false;
     can.own_verifier = false;
     can.exporter = false;
+    can.challenges = false;
     can
 }
 

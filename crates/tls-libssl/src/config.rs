@@ -3,43 +3,88 @@
 use crate::certificate::State;
 use crate::groups::Groups;
 use crate::signers::Signers;
-use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, TicketKeys, Verify};
+use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, TicketKeys, Verify, ticket_keys};
+use std::env;
 use std::ffi::{CString, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
-use tautline_tls::{Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tautline_tls::chain::{Strictness, missing_issuer};
+use tautline_tls::fields::Fields;
+use tautline_tls::ocsp::{Stapling, stapling};
+use tautline_tls::{
+    Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Tickets, Versions, key_log_flaw,
+    pem, trust_named,
+};
+use tautline_tls_tickets::{Builder, Material};
 
-/// The strictness of the checks on certificates when a configuration is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strictness {
-    /// An invalid certificate is only a warning, because the clock may be wrong.
-    Start,
-    /// Certificates must be valid now and their chains complete, because the server can keep the ones that it has.
-    Reload,
+/// Makes a server's contexts and its ticket keys.
+pub(crate) struct Serving {
+    pub(crate) library: Library,
+    /// Whether connections keep their traffic secrets.
+    pub(crate) secrets: bool,
+}
+
+/// The parts of a server that a connection which begins now uses.
+pub(crate) struct ServerContext {
+    pub(crate) context: Arc<Context>,
+    pub(crate) signers: Signers,
+}
+
+impl Builder for Serving {
+    type Config = ServerContext;
+    type Key = Material;
+
+    fn ticketer(&self, tickets: &Tickets) -> Result<Option<TicketKeys>, Error> {
+        ticket_keys(self.library, tickets)
+    }
+
+    fn config(
+        &self,
+        config: &ServerConfig,
+        tickets: Option<Arc<TicketKeys>>,
+        strictness: Strictness,
+    ) -> Result<ServerContext, Error> {
+        server(self.library, config, tickets, strictness, self.secrets)
+    }
 }
 
 /// Builds a server's configuration. `secrets` has connections keep their traffic secrets.
-pub(crate) fn server(
+fn server(
     library: Library,
     config: &ServerConfig,
     tickets: Option<Arc<TicketKeys>>,
     strictness: Strictness,
     secrets: bool,
-) -> Result<(Context, Signers), Error> {
+) -> Result<ServerContext, Error> {
     let count = config.certificates.len();
     if count == 0 {
         return Err(Error::Config("a server needs a certificate and its key; `taut cert` makes some".to_owned()));
     }
     refuse_callbacks(library, config.verify.is_some(), config.exporter)?;
+    if config.challenges.is_some() {
+        return Err(library.flavour().capabilities().refusal("answer challenges of TLS-ALPN-01"));
+    }
     let mut identities = Vec::with_capacity(count);
     for (index, certificate) in config.certificates.iter().enumerate() {
         let what = what(certificate, index, count);
-        let identity = load(library, certificate, &what, true)?;
-        if !certificate.ocsp.is_empty() {
-            return Err(library.flavour().capabilities().refusal("staple OCSP responses"));
-        }
+        let sections = pem::certificates(&certificate.chain, &what)?;
+        let mut identity = load(library, certificate, &sections, &what)?;
+        staple(library, &mut identity, certificate, &sections, strictness, &what)?;
         if strictness == Strictness::Reload {
             check(&identity, &what)?;
+        }
+        let lacking = || {
+            let chain = sections.iter().map(|section| &section.der);
+            missing_issuer(chain, strictness, || rustls_native_certs::load_native_certs().certs)
+        };
+        if !warn_if_unusable(&identity, &what, true)
+            && let Some(why) = lacking()
+        {
+            log::warn!("{what} {why}");
         }
         identities.push(identity);
     }
@@ -79,7 +124,8 @@ pub(crate) fn server(
     )?;
     if let Some(roots) = roots {
         let what = "roots for client certificates";
-        context.trust_pem(roots).map_err(|refusal| bad_certificate(library, &refusal, what))?;
+        let roots = certificates(roots, what)?;
+        context.trust_pem(&roots).map_err(|refusal| bad_certificate(library, &refusal, what))?;
     }
     for (group, members) in groups.members.iter().enumerate() {
         for &index in members {
@@ -89,7 +135,8 @@ pub(crate) fn server(
         }
     }
     let context = complete(context, &groups.names)?;
-    Ok((context, Signers::new(identities, groups, config.versions != Versions::Tls12)))
+    let signers = Signers::new(identities, groups, config.versions != Versions::Tls12);
+    Ok(ServerContext { context: Arc::new(context), signers })
 }
 
 /// The name of a certificate in errors and in the log.
@@ -118,7 +165,13 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
 /// Builds a client's configuration. `secrets` has connections keep their traffic secrets.
 pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> Result<Context, Error> {
     refuse_callbacks(library, config.verify.is_some(), config.exporter)?;
-    let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate", false)).transpose()?;
+    let own = config.certificate.as_ref().map(|own| {
+        let what = "client certificate";
+        let identity = load(library, own, &pem::certificates(&own.chain, what)?, what)?;
+        warn_if_unusable(&identity, what, false);
+        Ok::<_, Error>(identity)
+    });
+    let own = own.transpose()?;
     let mut context = new_context(
         library,
         &Options {
@@ -137,7 +190,8 @@ pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> 
     match &config.roots {
         Roots::Platform => trust_platform(&mut context)?,
         Roots::Pem(pem) => {
-            context.trust_pem(pem).map_err(|refusal| bad_certificate(library, &refusal, "trusted roots"))?;
+            let roots = certificates(pem, "trusted roots")?;
+            context.trust_pem(&roots).map_err(|refusal| bad_certificate(library, &refusal, "trusted roots"))?;
         }
         Roots::DangerNone => {}
         _ => return Err(Error::unknown("trusted roots")),
@@ -159,9 +213,11 @@ fn complete(mut context: Context, names: &[(CString, u32)]) -> Result<Context, E
     if context.complete(names) { Ok(context) } else { Err(Error::Library("no memory".to_owned())) }
 }
 
-/// Parses `certificate` and checks that its key belongs to it. `what` is its name in errors and in the log.
-fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool) -> Result<Identity, Error> {
-    let identity = Identity::new(library, &certificate.chain, &certificate.key).map_err(|refusal| {
+/// Parses `certificate`, whose chain is `sections`, and checks that its key belongs to it. `what` is its name in errors.
+fn load(library: Library, certificate: &Certificate, sections: &[pem::Section], what: &str) -> Result<Identity, Error> {
+    let chain = to_pem(sections);
+    let key = pem::private_key(&certificate.key, what)?.to_pem();
+    let identity = Identity::new(library, &chain, &key).map_err(|refusal| {
         let reason = &refusal.reason;
         match refusal.kind {
             RefusalKind::NoKey => Error::Config(format!(
@@ -169,7 +225,7 @@ fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool
                  passphrase)"
             )),
             RefusalKind::BadKey => Error::Config(format!(
-                "{what}: its private key cannot be used ({reason}): make an ECDSA, RSA or Ed25519 key, unencrypted"
+                "{what}: its private key cannot be used ({reason}): make an ECDSA, RSA or Ed25519 key"
             )),
             RefusalKind::Mismatch => Error::Config(format!(
                 "{what}: the private key does not belong to the certificate: give the key that the certificate was \
@@ -181,8 +237,34 @@ fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool
     if identity.kind() == KeyKind::Ed25519 && !library.flavour().capabilities().ed25519 {
         return Err(no_ed25519(library, what));
     }
-    warn_if_unusable(&identity, what, is_server);
     Ok(identity)
+}
+
+/// Has the identity go with the OCSP response of `certificate`, if that has a usable one. [`stapling`] says what is an error.
+fn staple(
+    library: Library,
+    identity: &mut Identity,
+    certificate: &Certificate,
+    sections: &[pem::Section],
+    strictness: Strictness,
+    what: &str,
+) -> Result<(), Error> {
+    if certificate.ocsp.is_empty() {
+        return Ok(());
+    }
+    if !library.flavour().capabilities().stapling {
+        return Err(library.flavour().capabilities().refusal("staple OCSP responses"));
+    }
+    let serial = sections.first().and_then(|leaf| Fields::of(&leaf.der)).map(|leaf| leaf.serial()).unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match stapling(&certificate.ocsp, serial, what, strictness, now)? {
+        Stapling::Until(until) if identity.staple(&certificate.ocsp, until) => Ok(()),
+        Stapling::Until(_) => Err(Error::Library("no memory".to_owned())),
+        Stapling::Not(why) => {
+            log::warn!("{what}: no OCSP response is sent: {why}");
+            Ok(())
+        }
+    }
 }
 
 fn no_ed25519(library: Library, what: &str) -> Error {
@@ -202,29 +284,50 @@ fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
     }
 }
 
-/// Logs a reason for peers to reject a certificate. It is no error: the clock may be wrong, and a peer may not verify.
-fn warn_if_unusable(identity: &Identity, what: &str, is_server: bool) {
+/// Logs a reason for peers to reject a certificate, and returns whether there is one. It is no error: the clock may be wrong, and
+/// a peer may not verify.
+fn warn_if_unusable(identity: &Identity, what: &str, is_server: bool) -> bool {
     let validity = identity.validity();
     match validity.state {
-        State::Valid if identity.fits(is_server) => {}
+        State::Valid if identity.fits(is_server) => return false,
         State::Valid => log::warn!("{what} is meant for another use (extended key usage): peers will reject it"),
         State::Expired => log::warn!("{what} expired on {}: peers will reject it; renew it", validity.until),
         State::NotYet => {
             log::warn!("{what} is not valid before {}: peers will reject it until then", validity.from);
         }
     }
+    true
 }
 
+/// The certificates in `pem`, in the form that every library reads whole.
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<u8>, Error> {
+    Ok(to_pem(&pem::certificates(pem, what)?))
+}
+
+fn to_pem(sections: &[pem::Section]) -> Vec<u8> {
+    sections.iter().flat_map(|section| section.to_pem().to_vec()).collect()
+}
+
+/// Trusts the authorities of the platform's store, or of the file and the folders that the environment names instead.
 fn trust_platform(context: &mut Context) -> Result<(), Error> {
-    let found = rustls_native_certs::load_native_certs();
     let mut trusted = 0_usize;
-    for certificate in &found.certs {
-        if context.trust_der(certificate) {
-            trusted += 1;
-        }
+    let mut add = |der: &[u8]| {
+        let is_usable = context.trust_der(der);
+        trusted += usize::from(is_usable);
+        is_usable
+    };
+    let named = trust_named(&mut add);
+    let is_named = named.is_some();
+    let reasons = named.unwrap_or_else(|| {
+        let found = rustls_native_certs::load_native_certs();
+        found.certs.iter().for_each(|certificate| _ = add(certificate));
+        found.errors.iter().map(ToString::to_string).collect()
+    });
+    if is_named {
+        reasons.iter().for_each(|reason| log::warn!("{reason}"));
     }
     if trusted == 0 {
-        let reason = found.errors.first().map_or_else(|| "it is empty".to_owned(), ToString::to_string);
+        let reason = reasons.first().map_or("it is empty", String::as_str);
         return Err(Error::Config(format!(
             "no trusted authority in the platform's trust store ({reason}): install the system's CA certificates, set \
              SSL_CERT_FILE, or give the roots to trust"
@@ -277,6 +380,10 @@ fn key_log_of(library: Library, wanted: bool) -> Result<Option<CString>, Error> 
 }
 
 fn key_log(wanted: bool) -> Option<CString> {
-    let file = std::env::var_os("SSLKEYLOGFILE").filter(|file: &OsString| wanted && !file.is_empty())?;
+    let file = env::var_os("SSLKEYLOGFILE").filter(|file: &OsString| wanted && !file.is_empty())?;
+    let facts = fs::metadata(&file).ok().filter(fs::Metadata::is_file);
+    if let Some(why) = facts.and_then(|facts| key_log_flaw(Path::new(&file), facts.permissions().mode())) {
+        log::warn!("{why}");
+    }
     CString::new(file.into_vec()).ok()
 }

@@ -1,18 +1,18 @@
 use crate::client::ClientContext;
-use crate::config;
+use crate::config::{self, Serving};
 use crate::flavour::Flavour;
-use crate::live_config::LiveConfig;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::sys::Library;
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
+use tautline_tls_tickets::LiveConfig;
 
 /// One library with one configuration. Clones share it, its ticket keys, and the sessions that a client remembers.
 #[derive(Clone)]
 pub struct Engine {
     flavour: Flavour,
-    server: Option<Arc<LiveConfig>>,
+    server: LiveConfig<Serving>,
     client: Option<Arc<ClientContext>>,
 }
 
@@ -34,14 +34,14 @@ impl Engine {
     ) -> Result<Self, Error> {
         let library =
             Library::get(flavour).ok_or_else(|| Error::Library(format!("{} does not start", flavour.title())))?;
-        let server = server.map(|server| LiveConfig::new(library, server, secrets)).transpose()?;
+        let server = LiveConfig::new(Serving { library, secrets }, server)?;
         let client = client
             .map(|client| {
                 let context = Arc::new(config::client(library, client, secrets)?);
                 Ok(Arc::new(ClientContext { context, sessions: Sessions::of(flavour, client) }))
             })
             .transpose()?;
-        Ok(Self { flavour, server: server.map(Arc::new), client })
+        Ok(Self { flavour, server, client })
     }
 
     /// The library that this engine uses.
@@ -59,31 +59,27 @@ impl tautline_tls::Engine for Engine {
     }
 
     fn accept(&self) -> Result<Session, Error> {
-        let live = self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
-        Session::accept(&live.context())
+        Session::accept(&self.server.current()?.context)
     }
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
-        self.server.as_ref().and_then(|live| live.signing(hello))
+        self.server.current().ok()?.signers.signing(hello)
     }
 
     fn key_costs(&self) -> Vec<KeyCost> {
-        self.server.as_ref().map_or_else(Vec::new, |live| live.key_costs())
+        self.server.current().map_or_else(|_| Vec::new(), |now| now.signers.key_costs())
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
-        let live = self.server.as_ref().ok_or(Error::ApiMisuse("reload on an engine without server configuration"))?;
-        live.reload(config)
+        self.server.reload(config)
     }
 
     fn save_tickets(&self, out: &mut Vec<u8>) {
-        if let Some(live) = &self.server {
-            live.save_tickets(out);
-        }
+        self.server.save_tickets(out);
     }
 
     fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
-        self.server.as_ref().map_or(Ok(()), |live| live.restore_tickets(saved))
+        self.server.restore_tickets(saved)
     }
 
     fn connect(&self, host: &str) -> Result<Session, Error> {

@@ -1,12 +1,13 @@
 use crate::flavour::Flavour;
 use crate::sys::{Connection, Failure, failure, verify};
-use tautline_tls::{Error, alert};
+use tautline_tls::Error;
+use tautline_tls::alert::Alert;
 
 /// Converts an error of the library to ours.
 pub(crate) fn describe(why: &Failure, connection: &Connection, expected: &str, flavour: Flavour) -> Error {
     let reason = &why.reason;
     match why.kind {
-        failure::ALERT => Error::Alert(alert::name(why.alert)),
+        failure::ALERT => Error::Alert(Alert(why.alert)),
         failure::CERTIFICATE => Error::Certificate(certificate(why, connection, expected)),
         failure::NO_CERTIFICATE => Error::Certificate("none was shown, and one is required".to_owned()),
         failure::NO_ALPN => Error::Peer("it offers no application protocol (ALPN) that is configured here".to_owned()),

@@ -12,8 +12,8 @@
 use crate::flavour::Flavour;
 use crate::{engine, session};
 use tautline_buf::Buf;
-use tautline_tls::{Capabilities, ClientConfig, Error, KeyCost, ServerConfig, Signing, registry};
-use tautline_tls_records::{CompactTlsInfo, Keys, Library, Records, Role, Snapshot, Suite};
+use tautline_tls::{Capabilities, ClientConfig, Error, KeyCost, ServerConfig, Signing};
+use tautline_tls_records::{CompactTlsInfo, Keys, Library, Records, Role, Snapshot};
 
 /// One connection: the library's handshake, then our own records.
 pub type Session = tautline_tls_records::Session<session::Session>;
@@ -92,16 +92,14 @@ impl Library for session::Session {
 
     fn into_records(self: Box<Self>, out: &mut Buf) -> Result<Records, Error> {
         let keys = self.export_keys(out)?;
-        let suite = Suite::from_code(keys.suite)
-            .ok_or_else(|| Error::Library("the library negotiated a cipher that is unknown here".to_owned()))?;
         let (role, theirs, ours) = if keys.is_client {
             (Role::Client, keys.server, keys.client)
         } else {
             (Role::Server, keys.client, keys.server)
         };
-        let rx = Keys::derive(suite, theirs, keys.opened)?;
-        let tx = Keys::derive(suite, ours, keys.sealed)?;
-        let group = registry::group_number(&keys.info.group);
-        Ok(Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, group, keys.info), None))
+        let rx = Keys::derive(keys.suite, theirs, keys.opened)?;
+        let tx = Keys::derive(keys.suite, ours, keys.sealed)?;
+        let info = CompactTlsInfo::new(keys.suite, keys.info);
+        Ok(Records::new(role, keys.suite, (rx, tx), info, None))
     }
 }

@@ -58,7 +58,6 @@ mod host;
 #[cfg(any_library)]
 mod kind;
 #[cfg(any_library)]
-mod live_config;
 #[cfg(any_library)]
 mod session;
 #[cfg(any_library)]
@@ -68,7 +67,6 @@ mod signers;
 #[cfg(any_library)]
 mod sys;
 #[cfg(any_library)]
-mod tls_info;
 // Linked for its libcrypto, which AWS-LC's libssl needs.
 #[cfg(feature = "aws-lc")]
 use aws_lc_sys as _;

@@ -2,19 +2,16 @@ use crate::client::ClientContext;
 use crate::error::describe;
 use crate::host::Host;
 use crate::sys::{Connection, Context, Failure, Status};
-use crate::tls_info::tls_info;
 use core::net::IpAddr;
 use std::sync::Arc;
 use tautline_buf::Buf;
-use tautline_tls::record::{self, BadHeader, Front, HEADER, MAX_PLAIN, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE};
+use tautline_tls::alert::Alert;
+use tautline_tls::record::{self, BadHeader, Front, HEADER, MAX_PLAIN, Stage};
 use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo};
-use tautline_tls_records::{Secret, gather};
+use tautline_tls_records::{Phases, Secret, Suite, gather};
 
 /// Most bytes of a handshake: the longest messages that the libraries take, in records of a sensible size.
 const MAX_HANDSHAKE: usize = 128 * 1024;
-
-/// Most records in a row without application data. Each library has limits of its own for some kinds of them.
-const MAX_CONTROL_RECORDS: u8 = 64;
 
 /// Longest body of a TLS 1.3 record of any offered suite: content, content type and tag (RFC 8446, section 5.2).
 const MAX_BODY_TLS13: usize = MAX_PLAIN + 1 + 16;
@@ -40,14 +37,12 @@ pub struct Session {
     client: Option<Arc<ClientContext>>,
     /// The host that a client expects. Its sessions are stored under it, and errors name it.
     host: Box<str>,
-    phase: Phase,
+    phases: Phases,
     is_tls13: bool,
     /// Number of bytes received in the handshake.
     received: usize,
     /// Whether a server has answered, which ends the client's first flight.
     answered: bool,
-    /// Number of records since the last one that held application data.
-    control_records: u8,
     /// Number of records that our current key has protected.
     sealed: u64,
     /// Number of records that were opened since the handshake.
@@ -58,17 +53,6 @@ pub struct Session {
     is_rekeyed: bool,
     /// Plaintext that is held back until the peer completes a handshake message.
     held: Vec<u8>,
-    sent_close: bool,
-    received_close: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Nothing was sent yet.
-    Fresh,
-    Handshaking,
-    Open,
-    Failed,
 }
 
 /// The content of a record.
@@ -82,7 +66,7 @@ enum Found {
 /// The state with which our own records continue a connection.
 pub(crate) struct ExportedKeys {
     pub(crate) is_client: bool,
-    pub(crate) suite: u16,
+    pub(crate) suite: Suite,
     pub(crate) info: TlsInfo,
     /// The first traffic secrets of client and server.
     pub(crate) client: Secret,
@@ -117,18 +101,15 @@ impl Session {
             context,
             client,
             host: host.into(),
-            phase: Phase::Fresh,
+            phases: Phases::default(),
             is_tls13: false,
             received: 0,
             answered: false,
-            control_records: 0,
             sealed: 0,
             opened: 0,
             has_data: false,
             is_rekeyed: false,
             held: Vec::new(),
-            sent_close: false,
-            received_close: false,
         }
     }
 
@@ -173,12 +154,12 @@ impl Session {
         plain: &mut [u8],
         out: &mut Buf,
     ) -> Result<Option<(usize, usize)>, Error> {
-        if self.phase != Phase::Open || plain.len() < MAX_PLAIN {
+        if !self.phases.is_open() || plain.len() < MAX_PLAIN {
             return Err(Error::ApiMisuse("the plaintext buffer is too short for a record, or no connection is open"));
         }
         let (used, found) = match self.open_record(wire, Some(plain), out) {
             Ok((used, found)) => (used, found),
-            Err(error) => return self.check(Err(error)),
+            Err(error) => return self.phases.check(Err(error)),
         };
         Ok(match found {
             Found::Partial => None,
@@ -191,12 +172,12 @@ impl Session {
     pub(crate) fn can_export_keys(&self) -> bool {
         // Servers send tickets before their first data. A client that stores sessions waits for them.
         let has_tickets = self.has_data || self.client.as_ref().is_none_or(|client| client.sessions.is_none());
-        self.phase == Phase::Open
+        self.phases.is_open()
             && self.is_tls13
             && has_tickets
             && !self.is_rekeyed
             && self.held.is_empty()
-            && !(self.sent_close || self.received_close)
+            && !self.phases.is_closing()
     }
 
     /// Exports the keys, for our own records to seal and open all later records.
@@ -208,29 +189,16 @@ impl Session {
             }
             self.sealed += records(&out.filled()[start..]);
         }
-        let negotiated = self.connection.negotiated();
-        let suite = negotiated.suite;
+        let info = self.connection.tls_info();
+        let suite = info
+            .suite
+            .and_then(Suite::negotiated)
+            .ok_or_else(|| Error::Library("the library negotiated a cipher that is unknown here".to_owned()))?;
         let (client, server) = self.connection.secrets().ok_or_else(|| {
             Error::Library(format!("{} does not export secrets", self.context.library().flavour().title()))
         })?;
         let is_client = self.client.is_some();
-        Ok(ExportedKeys {
-            is_client,
-            suite,
-            info: tls_info(negotiated),
-            client,
-            server,
-            opened: self.opened,
-            sealed: self.sealed,
-        })
-    }
-
-    /// Marks the session as failed if `result` is an error.
-    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            self.phase = Phase::Failed;
-        }
-        result
+        Ok(ExportedKeys { is_client, suite, info, client, server, opened: self.opened, sealed: self.sealed })
     }
 
     fn failed(&self, failure: &Failure) -> Error {
@@ -238,11 +206,8 @@ impl Session {
     }
 
     fn advance(&mut self, wire: &[u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        if self.phase == Phase::Fresh {
-            self.phase = Phase::Handshaking;
-            if self.client.is_some() {
-                let _ = self.feed(&[], out)?;
-            }
+        if self.phases.begin() && self.client.is_some() {
+            let _ = self.feed(&[], out)?;
         }
         let mut used = 0;
         loop {
@@ -261,7 +226,7 @@ impl Session {
             let complete = self.feed(&rest[..len], out)? == Handshake::Complete;
             self.answered |= out.len() > start;
             if complete {
-                self.phase = Phase::Open;
+                self.phases.complete();
                 self.is_tls13 = self.connection.is_tls13();
                 if self.client.is_none() {
                     // A server sends tickets after the client's Finished, under the keys of application data.
@@ -290,9 +255,10 @@ impl Session {
 
     /// Gives the library bytes that it rejects, so that it makes an alert, and returns the error.
     fn reject(&mut self, wire: &[u8], what: &str, out: &mut Buf) -> Error {
-        let _ = match self.phase {
-            Phase::Open => self.connection.read(&mut wire.to_vec(), out),
-            _ => self.connection.handshake(wire, out),
+        let _ = if self.phases.is_open() {
+            self.connection.read(&mut wire.to_vec(), out)
+        } else {
+            self.connection.handshake(wire, out)
         };
         Error::Peer(what.to_owned())
     }
@@ -301,8 +267,8 @@ impl Session {
     fn reject_header(&mut self, header: &[u8], BadHeader { alert, what }: BadHeader, out: &mut Buf) -> Error {
         let is_other_protocol = !matches!(header, [20..=24, 3, ..]);
         let cause: &[u8] = match alert {
-            UNEXPECTED_MESSAGE if !is_other_protocol => &UNEXPECTED,
-            RECORD_OVERFLOW => &TOO_LONG,
+            Alert::UNEXPECTED_MESSAGE if !is_other_protocol => &UNEXPECTED,
+            Alert::RECORD_OVERFLOW => &TOO_LONG,
             _ => header,
         };
         self.reject(cause, what, out)
@@ -342,20 +308,16 @@ impl Session {
             Status::Failed(failure) => return Err(self.failed(&failure)),
             Status::Done | Status::Want if outcome.used != used => return Err(left_over()),
             Status::Closed => {
-                self.received_close = true;
+                self.phases.note_close();
                 Found::Closed
             }
             Status::Want | Status::Done if outcome.plain == 0 => {
-                if self.control_records == MAX_CONTROL_RECORDS {
-                    let what = "it floods the connection with records that hold no data";
-                    return Err(self.reject(&UNEXPECTED, what, out));
-                }
-                self.control_records += 1;
+                self.phases.note_control().map_err(|flood| self.reject(&UNEXPECTED, flood.what, out))?;
                 self.collect_sessions();
                 Found::Control
             }
             Status::Want | Status::Done => {
-                self.control_records = 0;
+                self.phases.note_data();
                 self.has_data = true;
                 Found::Data(outcome.plain)
             }
@@ -405,27 +367,19 @@ impl Session {
 
 impl tautline_tls::Session for Session {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        match self.phase {
-            Phase::Open => return Ok((0, Handshake::Complete)),
-            Phase::Failed => return Err(FAILED),
-            Phase::Fresh | Phase::Handshaking => {}
+        if self.phases.is_complete()? {
+            return Ok((0, Handshake::Complete));
         }
         let result = self.advance(wire, out);
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
-        match self.phase {
-            Phase::Open => {}
-            Phase::Failed => return Err(FAILED),
-            Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
-        }
-        if self.received_close {
-            // RFC 8446, section 6.1: data after a closure alert must be ignored.
-            return Ok(Opened { used: wire.len(), content: Content::Closed });
+        if let Some(closed) = self.phases.check_open(wire)? {
+            return Ok(closed);
         }
         let result = self.open_record(wire, None, out);
-        let (used, found) = self.check(result)?;
+        let (used, found) = self.phases.check(result)?;
         let content = match found {
             Found::Data(len) => Content::Data(&mut wire[..len]),
             Found::Control => Content::Control,
@@ -436,28 +390,23 @@ impl tautline_tls::Session for Session {
     }
 
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        if self.phase != Phase::Open || self.sent_close {
-            return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
-        }
+        self.phases.check_seal()?;
         let result = gather(plain, |piece| self.seal_piece(piece, out));
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn close(&mut self, out: &mut Buf) {
-        if self.phase == Phase::Open && !self.sent_close {
-            self.sent_close = true;
-            if let Status::Failed(failure) = self.connection.close(out).status {
-                log::debug!("no close_notify: {}", failure.reason);
-            }
+        if self.phases.close()
+            && let Status::Failed(failure) = self.connection.close(out).status
+        {
+            log::debug!("no close_notify: {}", failure.reason);
         }
     }
 
     fn tls_info(&self) -> TlsInfo {
-        if self.phase == Phase::Open { tls_info(self.connection.negotiated()) } else { TlsInfo::default() }
+        if self.phases.is_open() { self.connection.tls_info() } else { TlsInfo::default() }
     }
 }
-
-const FAILED: Error = Error::ApiMisuse("the session has failed before");
 
 /// application_data
 const DATA: u8 = 23;

@@ -2,9 +2,12 @@
 #![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{Certificate, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Session as _, TlsInfo};
+use tautline_tls::{
+    Certificate, Challenges, ClientConfig, Error, KeyExchange, NamedGroup, Roots, ServerConfig, Session as _, TlsInfo,
+};
 use tautline_tls_libssl::{Engine, Flavour};
 
 fn leaf() -> Leaf<'static> {
@@ -32,24 +35,37 @@ fn clients_choose_their_key_exchange() {
     let config = server(authority.issue(&leaf()).unwrap());
     for &flavour in Flavour::ALL {
         let accepting = Engine::new(flavour, Some(&config), None).unwrap();
-        for (key_exchange, expected) in [(KeyExchange::All, "X25519MLKEM768"), (KeyExchange::Classical, "X25519")] {
+        for (key_exchange, expected) in
+            [(KeyExchange::All, NamedGroup::X25519MlKem768), (KeyExchange::Classical, NamedGroup::X25519)]
+        {
             let roots = Roots::Pem(authority.certificate().into());
             let client = ClientConfig::default().with_roots(roots).with_key_exchange(key_exchange);
             let connecting = Engine::new(flavour, None, Some(&client)).unwrap();
-            let group = negotiate(&connecting, &accepting).group;
+            let group = negotiate(&connecting, &accepting).group.unwrap();
             // A system's OpenSSL or LibreSSL may be too old for X25519MLKEM768.
-            assert!(group == expected || (group == "X25519" && !cfg!(feature = "engines")), "{flavour}: {group}");
+            assert!(
+                group == expected || (group == NamedGroup::X25519 && !cfg!(feature = "engines")),
+                "{flavour}: {group}"
+            );
         }
+    }
+}
+
+struct Nobody;
+
+impl Challenges for Nobody {
+    fn certificate(&self, _: &str) -> Option<Certificate> {
+        None
     }
 }
 
 #[test]
 fn a_refusal_names_an_engine_with_the_capability() {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&leaf()).unwrap();
-    let stapled = certificate.with_ocsp(vec![1]);
+    let mut config = server(authority.issue(&leaf()).unwrap());
+    config.challenges = Some(Arc::new(Nobody));
     for &flavour in Flavour::ALL {
-        let refused = Engine::new(flavour, Some(&server(stapled.clone())), None).err();
+        let refused = Engine::new(flavour, Some(&config), None).err();
         assert!(
             matches!(&refused, Some(Error::Config(why)) if why.contains("take an engine that can")),
             "{flavour}: {refused:?}"

@@ -10,6 +10,7 @@ static CAPABILITIES: Capabilities = {
     let mut can = Capabilities::new("mbedtls", "Mbed TLS 3.6").with_feature("mbedtls").with_session_memory(55_300);
     can.own_verifier = false;
     can.exporter = false;
+    can.challenges = false;
     can.stapling = false;
     can.post_quantum = false;
     can.ed25519 = false;

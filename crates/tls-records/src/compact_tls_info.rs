@@ -1,14 +1,12 @@
 use crate::aead::choice;
 use crate::schedule::{Secret, Suite};
-use tautline_tls::{Error, NO_EXPORTER, TlsInfo, registry};
+use tautline_tls::{Error, NO_EXPORTER, NamedGroup, ProtocolVersion, TlsInfo};
 
 /// The result of a TLS 1.3 handshake, small enough to keep for the life of a connection.
-///
-/// Suite and group are IANA's numbers, or 0 if there is none.
 #[derive(Clone, Debug)]
 pub struct CompactTlsInfo {
-    suite: u16,
-    group: u16,
+    suite: Suite,
+    group: Option<NamedGroup>,
     resumed: bool,
     /// Boxed, since many connections have none of these.
     names: Option<Box<Names>>,
@@ -24,16 +22,16 @@ struct Names {
 }
 
 impl CompactTlsInfo {
-    /// Takes suite and group by their numbers, and everything else from `info`.
+    /// Takes everything but the suite from `info`.
     #[must_use]
-    pub fn new(suite: u16, group: u16, info: TlsInfo) -> Self {
+    pub fn new(suite: Suite, info: TlsInfo) -> Self {
         let names = Names {
             alpn: info.alpn.map(Vec::into_boxed_slice),
             server_name: info.server_name.map(String::into_boxed_str),
             peer_certificates: info.peer_certificates.into_iter().map(Vec::into_boxed_slice).collect(),
             exporter: None,
         };
-        Self { suite, group, resumed: info.resumed, names: names.boxed() }
+        Self { suite, group: info.group, resumed: info.resumed, names: names.boxed() }
     }
 
     /// With the secret of exporters.
@@ -64,17 +62,12 @@ impl CompactTlsInfo {
         self.resumed
     }
 
-    pub(crate) const fn group(&self) -> u16 {
-        self.group
-    }
-
     pub(crate) fn expand(&self) -> TlsInfo {
-        let name = |number: u16, name: fn(u16) -> String| if number == 0 { String::new() } else { name(number) };
         let mut info = TlsInfo::default();
-        info.version = "TLSv1.3";
-        info.suite = name(self.suite, registry::suite);
-        info.aead = Suite::from_code(self.suite).map(choice::names).unwrap_or_default();
-        info.group = name(self.group, registry::group);
+        info.version = Some(ProtocolVersion::Tls13);
+        info.suite = Some(self.suite.cipher_suite());
+        info.aead = choice::names(self.suite);
+        info.group = self.group;
         info.resumed = self.resumed;
         if let Some(names) = self.names.as_deref() {
             info.alpn = names.alpn.as_deref().map(<[u8]>::to_vec);

@@ -16,22 +16,22 @@
 #![forbid(unsafe_code)]
 
 pub mod aead;
-mod alert;
 mod chunks;
 mod compact_tls_info;
 mod contexts;
 mod gather;
 mod keys;
+mod phases;
 mod records;
 mod schedule;
 mod session;
 mod snapshot;
 
 pub use aead::AeadChoice;
-pub use alert::{DECODE_ERROR, ILLEGAL_PARAMETER};
 pub use compact_tls_info::CompactTlsInfo;
 pub use gather::gather;
 pub use keys::Keys;
+pub use phases::Phases;
 pub use records::{Records, TICKETS, TICKETS_RESUMED, Tickets};
 pub use schedule::{Secret, Suite};
 pub use session::{Library, Session};

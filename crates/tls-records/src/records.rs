@@ -3,8 +3,6 @@
 mod in_kernel;
 mod kernel;
 
-use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
-use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
 use crate::chunks::Chunks;
 use crate::compact_tls_info::CompactTlsInfo;
 use crate::keys::{Keys, OVERHEAD};
@@ -14,6 +12,7 @@ use in_kernel::InKernel;
 use std::collections::VecDeque;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, NEW_KEYS, TrafficKeys, head};
+use tautline_tls::alert::Alert;
 use tautline_tls::record::{self, BadHeader, HEADER, MAX_PLAIN, Stage};
 use tautline_tls::{Content, Error, Helpers, Opened};
 
@@ -65,7 +64,7 @@ pub trait Tickets: Send {
     ///
     /// # Errors
     /// The alert for the peer, and the error that names its fault.
-    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)>;
+    fn take(&mut self, body: &[u8]) -> Result<(), (Alert, Error)>;
 }
 
 /// An established TLS 1.3 connection.
@@ -86,7 +85,7 @@ pub struct Records {
     received_close: bool,
     kernel: InKernel,
     /// The fatal alert that was sent.
-    sent_alert: Option<u8>,
+    sent_alert: Option<Alert>,
 }
 
 /// State that most connections do not need most of the time.
@@ -109,10 +108,10 @@ impl Cold {
 }
 
 /// The reason why a record is refused: the alert for the peer, and our error.
-struct Refusal(u8, Error);
+struct Refusal(Alert, Error);
 
 impl Refusal {
-    fn new(alert: u8, why: &str) -> Self {
+    fn new(alert: Alert, why: &str) -> Self {
         Self(alert, Error::Peer(why.to_owned()))
     }
 }
@@ -171,7 +170,7 @@ impl Records {
         Ok(Self {
             rx: keys(&snapshot.rx)?,
             tx: keys(&snapshot.tx)?,
-            info: CompactTlsInfo::new(suite as u16, snapshot.group, snapshot.facts.clone()),
+            info: CompactTlsInfo::new(suite, snapshot.facts.clone()),
             cold: (!partial.is_empty()).then(|| Box::new(Cold { partial, ..Cold::default() })),
             suite,
             role: snapshot.role,
@@ -200,13 +199,12 @@ impl Records {
             asks_update: self.asks_update,
             sent_close: self.sent_close,
             received_close: self.received_close,
-            group: self.info.group(),
             facts: self.info.expand(),
         }
     }
 
     /// The fatal alert that was sent.
-    pub(crate) const fn sent_alert(&self) -> Option<u8> {
+    pub(crate) const fn sent_alert(&self) -> Option<Alert> {
         self.sent_alert
     }
 
@@ -258,7 +256,7 @@ impl Records {
     fn refuse(&mut self, Refusal(alert, error): Refusal, out: &mut Buf) -> Error {
         // Section 6.1: nothing is sent after close_notify, and no alert answers an alert.
         if !self.sent_close && !matches!(error, Error::Alert(_)) {
-            match self.seal_rare(ALERT, &[2, alert], out) {
+            match self.seal_rare(ALERT, &[2, alert.0], out) {
                 Ok(()) => self.sent_alert = Some(alert),
                 Err(also) => log::debug!("no alert was sent: {also}"),
             }
@@ -271,16 +269,16 @@ impl Records {
     /// Returns the length of the record, and that of content, type and padding behind its header.
     #[inline]
     fn open_body(&mut self, wire: &mut [u8]) -> Result<Option<(usize, usize)>, Refusal> {
-        let [kind, major, minor, high, low, ..] = *wire else { return Ok(None) };
+        let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes([high, low]));
-        if [kind, major, minor] != [DATA, 3, 3] || len > MAX_BODY {
+        if [kind, major] != [DATA, 3] || len > MAX_BODY {
             return Err(bad_header(wire));
         }
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
         match self.rx.open(self.suite, body) {
             Ok(Some(inner)) => Ok(Some((HEADER + len, inner))),
             Ok(None) => Err(not_authentic()),
-            Err(error) => Err(Refusal(INTERNAL_ERROR, error)),
+            Err(error) => Err(Refusal(Alert::INTERNAL_ERROR, error)),
         }
     }
 
@@ -290,11 +288,11 @@ impl Records {
             (self.owes_update, self.asks_update) = (true, true);
         }
         if inner.len() > MAX_PLAIN + 1 {
-            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with more than 16384 bytes of content"));
+            return Err(Refusal::new(Alert::RECORD_OVERFLOW, "it sent a record with more than 16384 bytes of content"));
         }
         // Section 5.4: the content type is the last byte that is not zero; the zeros behind it are padding.
         let end = inner.iter().rposition(|&byte| byte != 0);
-        let end = end.ok_or_else(|| Refusal::new(UNEXPECTED_MESSAGE, "it sent a record without a type"))?;
+        let end = end.ok_or_else(|| Refusal::new(Alert::UNEXPECTED_MESSAGE, "it sent a record without a type"))?;
         self.dispatch(inner[end], &inner[..end])
     }
 
@@ -303,7 +301,10 @@ impl Records {
             return Ok(Meaning::Data(content.len()));
         }
         if self.quiet == MAX_QUIET {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it floods the connection with records that hold no data"));
+            return Err(Refusal::new(
+                Alert::UNEXPECTED_MESSAGE,
+                "it floods the connection with records that hold no data",
+            ));
         }
         self.quiet += 1;
         if kind == HANDSHAKE {
@@ -311,12 +312,12 @@ impl Records {
         }
         if !self.is_between_messages() {
             // Section 5.1: nothing comes between the records of a handshake message.
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it interrupts a handshake message"));
+            return Err(Refusal::new(Alert::UNEXPECTED_MESSAGE, "it interrupts a handshake message"));
         }
         match kind {
             DATA => Ok(Meaning::Control),
             ALERT => self.alert(content),
-            _ => Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here")),
+            _ => Err(Refusal::new(Alert::UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here")),
         }
     }
 
@@ -324,24 +325,26 @@ impl Records {
     ///
     /// All alerts but the two closure alerts are fatal, whatever their level.
     fn alert(&mut self, content: &[u8]) -> Result<Meaning, Refusal> {
-        match *content {
-            [_, CLOSE_NOTIFY] => Ok(Meaning::Closed),
-            [_, USER_CANCELED] if self.canceled < MAX_CANCELED => {
+        let [_, alert] = *content else {
+            return Err(Refusal::new(Alert::DECODE_ERROR, "it sent a malformed alert"));
+        };
+        match Alert(alert) {
+            Alert::CLOSE_NOTIFY => Ok(Meaning::Closed),
+            Alert::USER_CANCELED if self.canceled < MAX_CANCELED => {
                 self.canceled += 1;
                 Ok(Meaning::Control)
             }
-            [_, USER_CANCELED] => {
-                Err(Refusal::new(UNEXPECTED_MESSAGE, "it keeps canceling: too many user_canceled alerts"))
+            Alert::USER_CANCELED => {
+                Err(Refusal::new(Alert::UNEXPECTED_MESSAGE, "it keeps canceling: too many user_canceled alerts"))
             }
-            [_, code] => Err(Refusal(code, Error::Alert(alert::name(code)))),
-            _ => Err(Refusal::new(DECODE_ERROR, "it sent a malformed alert")),
+            alert => Err(Refusal(alert, Error::Alert(alert))),
         }
     }
 
     /// Handles the handshake messages that `content` completes and keeps the beginning of the next one.
     fn handshake_record(&mut self, content: &[u8]) -> Result<Meaning, Refusal> {
         if content.is_empty() {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent an empty handshake record"));
+            return Err(Refusal::new(Alert::UNEXPECTED_MESSAGE, "it sent an empty handshake record"));
         }
         let mut joined = self.cold.as_mut().map(|cold| core::mem::take(&mut cold.partial)).unwrap_or_default();
         let mut rest = if joined.is_empty() {
@@ -366,12 +369,12 @@ impl Records {
         let Some(&kind) = bytes.first() else { return Ok(None) };
         let expected = kind == KEY_UPDATE || (kind == NEW_SESSION_TICKET && self.role == Role::Client);
         if !expected {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent a handshake message that has no place here"));
+            return Err(Refusal::new(Alert::UNEXPECTED_MESSAGE, "it sent a handshake message that has no place here"));
         }
         let [_, a, b, c, ..] = *bytes else { return Ok(None) };
         let len = u32::from_be_bytes([0, a, b, c]) as usize;
         if len > MAX_MESSAGE || (kind == KEY_UPDATE && len != 1) {
-            return Err(Refusal::new(DECODE_ERROR, "it sent a handshake message of an impossible length"));
+            return Err(Refusal::new(Alert::DECODE_ERROR, "it sent a handshake message of an impossible length"));
         }
         Ok(bytes.split_at_checked(4 + len))
     }
@@ -416,16 +419,19 @@ impl Records {
     /// Handles a KeyUpdate (section 4.6.3).
     fn peer_updates_keys(&mut self, request: u8, behind: &[u8]) -> Result<(), Refusal> {
         if !behind.is_empty() {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent more under the old keys after its key update"));
+            return Err(Refusal::new(
+                Alert::UNEXPECTED_MESSAGE,
+                "it sent more under the old keys after its key update",
+            ));
         }
         let requested = match request {
             0 => false,
             1 => true,
-            _ => return Err(Refusal::new(ILLEGAL_PARAMETER, "it sent a malformed key update")),
+            _ => return Err(Refusal::new(Alert::ILLEGAL_PARAMETER, "it sent a malformed key update")),
         };
         self.check_kernel_can_rekey(requested)?;
         self.owes_update |= requested;
-        self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))?;
+        self.rx.update(self.suite).map_err(|error| Refusal(Alert::INTERNAL_ERROR, error))?;
         if self.kernel.receives() {
             self.queue_kernel_keys(Direction::Receive);
         }
@@ -495,7 +501,7 @@ impl Records {
         if self.owes_update {
             self.update_keys(out)?;
         }
-        self.seal_rare(ALERT, &[1, CLOSE_NOTIFY], out)?;
+        self.seal_rare(ALERT, &[1, Alert::CLOSE_NOTIFY.0], out)?;
         self.sent_close = true;
         Ok(())
     }
@@ -599,14 +605,14 @@ impl Records {
 fn bad_header(wire: &[u8]) -> Refusal {
     match record::check(wire, Stage::Open13) {
         Err(BadHeader { alert, what }) => Refusal::new(alert, what),
-        Ok(()) => Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"),
+        Ok(()) => Refusal::new(Alert::RECORD_OVERFLOW, "it sent a record of an impossible length"),
     }
 }
 
 #[cold]
 fn not_authentic() -> Refusal {
     let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
-    Refusal::new(BAD_RECORD_MAC, why)
+    Refusal::new(Alert::BAD_RECORD_MAC, why)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{self, digest};
 use aws_lc_rs::hkdf::{self, HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use core::fmt;
-use tautline_tls::Error;
+use tautline_tls::{CipherSuite, Error};
 use zeroize::Zeroize;
 
 /// Longest AEAD key of the suites, in bytes.
@@ -16,14 +16,13 @@ pub(crate) const IV: usize = 12;
 
 /// A cipher suite of TLS 1.3 (RFC 8446, section B.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
 pub enum Suite {
-    /// `TLS13_AES_128_GCM_SHA256`
-    Aes128Gcm = 0x1301,
-    /// `TLS13_AES_256_GCM_SHA384`
-    Aes256Gcm = 0x1302,
-    /// `TLS13_CHACHA20_POLY1305_SHA256`
-    Chacha20Poly1305 = 0x1303,
+    /// `TLS_AES_128_GCM_SHA256`
+    Aes128Gcm,
+    /// `TLS_AES_256_GCM_SHA384`
+    Aes256Gcm,
+    /// `TLS_CHACHA20_POLY1305_SHA256`
+    Chacha20Poly1305,
 }
 
 impl Suite {
@@ -40,15 +39,20 @@ impl Suite {
         }
     }
 
-    /// Finds a suite by its IANA number.
+    /// The suite as handshakes negotiate it.
     #[must_use]
-    pub const fn from_code(code: u16) -> Option<Self> {
-        match code {
-            0x1301 => Some(Self::Aes128Gcm),
-            0x1302 => Some(Self::Aes256Gcm),
-            0x1303 => Some(Self::Chacha20Poly1305),
-            _ => None,
+    pub const fn cipher_suite(self) -> CipherSuite {
+        match self {
+            Self::Aes128Gcm => CipherSuite::Aes128GcmSha256,
+            Self::Aes256Gcm => CipherSuite::Aes256GcmSha384,
+            Self::Chacha20Poly1305 => CipherSuite::Chacha20Poly1305Sha256,
         }
+    }
+
+    /// The suite that a handshake negotiated; `None` if it is not one of TLS 1.3 that is known here.
+    #[must_use]
+    pub fn negotiated(suite: CipherSuite) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.cipher_suite() == suite)
     }
 
     /// Length in bytes of the suite's hash, and so of a traffic secret.
@@ -208,6 +212,7 @@ impl Drop for Key {
 #[cfg(test)]
 mod tests {
     use super::{Secret, Suite};
+    use tautline_tls::CipherSuite;
 
     fn bytes(hex: &str) -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
@@ -241,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn finds_suites_by_their_code() {
-        for suite in [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305] {
-            assert_eq!(Suite::from_code(suite as u16), Some(suite));
+    fn finds_negotiated_suites() {
+        for suite in Suite::ALL {
+            assert_eq!(Suite::negotiated(suite.cipher_suite()), Some(suite));
         }
-        assert_eq!(Suite::from_code(0x1304), None);
+        assert_eq!(Suite::negotiated(CipherSuite::EcdheRsaAes128GcmSha256), None);
     }
 }

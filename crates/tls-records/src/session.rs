@@ -1,7 +1,9 @@
+use crate::phases::FAILED;
 use crate::records::Records;
 use crate::snapshot::Snapshot;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, TrafficKeys};
+use tautline_tls::alert::Alert;
 use tautline_tls::{Error, Handshake, Helpers, NO_EXPORTER, Opened, TlsInfo};
 
 /// A session of a TLS library that can export its keys.
@@ -35,7 +37,7 @@ enum State<L> {
     /// TLS 1.3 after the handshake.
     Records(Records),
     /// After an error, with the fatal alert that was sent, if it is known.
-    Failed(Option<u8>),
+    Failed(Option<Alert>),
 }
 
 impl<L: Library> Session<L> {
@@ -113,7 +115,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
                 Ok(progress)
             }
             State::Records(_) => Ok((0, Handshake::Complete)),
-            State::Failed(_) => Err(DEAD),
+            State::Failed(_) => Err(FAILED),
         }
     }
 
@@ -132,7 +134,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
                 self.take_over(out)?;
                 Ok(opened)
             }
-            State::Failed(_) => Err(DEAD),
+            State::Failed(_) => Err(FAILED),
         }
     }
 
@@ -140,7 +142,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => records.seal(plain, out),
             State::Library(library) => library.seal(plain, out),
-            State::Failed(_) => Err(DEAD),
+            State::Failed(_) => Err(FAILED),
         }
     }
 
@@ -156,7 +158,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => records.seal_into(plain, out),
             State::Library(library) => library.seal_into(plain, out),
-            State::Failed(_) => Err(DEAD),
+            State::Failed(_) => Err(FAILED),
         }
     }
 
@@ -179,7 +181,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         Ok(())
     }
 
-    fn sent_alert(&self) -> Option<u8> {
+    fn sent_alert(&self) -> Option<Alert> {
         match &self.0 {
             State::Records(records) => records.sent_alert(),
             State::Library(library) => library.sent_alert(),
@@ -226,5 +228,3 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         }
     }
 }
-
-const DEAD: Error = Error::ApiMisuse("the session has failed before");

@@ -1,7 +1,7 @@
 use crate::schedule::Suite;
 use core::fmt;
 use tautline_buf::fields::{put, put_len, take, take_array, take_len};
-use tautline_tls::{Error, TlsInfo};
+use tautline_tls::{CipherSuite, Error, NamedGroup, TlsInfo};
 use zeroize::Zeroize;
 
 /// One end of a connection.
@@ -43,9 +43,7 @@ pub struct Snapshot {
     pub sent_close: bool,
     /// close_notify was received.
     pub received_close: bool,
-    /// Key exchange group, by its IANA number.
-    pub group: u16,
-    /// The other results of the handshake; its `version`, `suite` and `group` are ignored.
+    /// The results of the handshake; `version` and `suite` are ignored.
     pub facts: TlsInfo,
 }
 
@@ -77,14 +75,14 @@ impl Snapshot {
     /// Flags: owes an update 1, sent close 2, received close 4, resumed 8, has ALPN 16, has a server name 32, asks for
     /// an update 64.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let TlsInfo { alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
+        let TlsInfo { group, alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
         let (alpn_set, name_set) = (alpn.is_some(), server_name.is_some());
         let (sent, received) = (self.sent_close, self.received_close);
         let flags = [self.owes_update, sent, received, *resumed, alpn_set, name_set, self.asks_update];
         let flags = flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit);
         out.extend([VERSION, u8::from(self.role == Role::Client)]);
-        out.extend((self.suite as u16).to_be_bytes());
-        out.extend(self.group.to_be_bytes());
+        out.extend(self.suite.cipher_suite().number().to_be_bytes());
+        out.extend(group.map_or(0, NamedGroup::number).to_be_bytes());
         out.extend([self.quiet, self.canceled, flags]);
         for Traffic { secret, sequence } in [&self.rx, &self.tx] {
             out.extend(sequence.to_be_bytes());
@@ -118,7 +116,7 @@ impl Snapshot {
             1 => Role::Client,
             _ => return None,
         };
-        let suite = Suite::from_code(u16::from_be_bytes(suite))?;
+        let suite = Suite::negotiated(CipherSuite::from(u16::from_be_bytes(suite)))?;
         let group = u16::from_be_bytes(*take_array(rest)?);
         let [quiet, canceled, flags] = *take_array(rest)?;
         let flag = |bit: u8| flags >> bit & 1 == 1;
@@ -132,6 +130,7 @@ impl Snapshot {
         let server_name = str::from_utf8(take(rest)?).ok()?.to_owned();
         let count = take_len(rest)?;
         let mut facts = TlsInfo::default();
+        facts.group = (group != 0).then(|| NamedGroup::from(group));
         facts.alpn = flag(4).then_some(alpn);
         facts.server_name = flag(5).then_some(server_name);
         facts.resumed = flag(3);
@@ -149,7 +148,6 @@ impl Snapshot {
             asks_update: flag(6),
             sent_close: flag(1),
             received_close: flag(2),
-            group,
             facts,
         })
     }

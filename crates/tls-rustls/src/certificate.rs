@@ -1,40 +1,41 @@
 //! Converts PEM to rustls' types, with errors that name the certificate and the remedy.
 
-use crate::error;
-use crate::strictness::Strictness;
+use crate::anchors::{self, Anchors};
+use rustls::InconsistentKeys;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, UnixTime,
+};
 use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, RootCertStore};
-use tautline_tls::{Certificate, Error};
+use tautline_tls::chain::{Strictness, missing_issuer};
+use tautline_tls::der::date;
+use tautline_tls::fields::Role;
+use tautline_tls::{Certificate, Error, pem};
 use webpki::{EndEntityCert, KeyUsage};
 
 /// Parses `certificate` and checks that its key belongs to it. `what` is its name in errors and in the log.
 pub(crate) fn load(
     certificate: &Certificate,
     what: &str,
-    usage: KeyUsage,
+    role: Role,
     provider: &CryptoProvider,
     strictness: Strictness,
 ) -> Result<CertifiedKey, Error> {
-    let chain = chain(&certificate.chain, what)?;
-    for (index, certificate) in chain.iter().enumerate() {
+    let sections = pem::certificates(&certificate.chain, what)?;
+    let count = sections.len();
+    let mut chain = Vec::with_capacity(count);
+    for (section, number) in sections.into_iter().zip(1..) {
+        let line = section.line;
+        let der = CertificateDer::from(section.der.to_vec());
         // Only malformed DER is an error here. Peers judge all else about an issuer's certificate.
-        if let Err(error @ (webpki::Error::BadDer | webpki::Error::TrailingData(_))) =
-            EndEntityCert::try_from(certificate)
-        {
-            let (number, count) = (index + 1, chain.len());
-            return Err(Error::Config(format!("{what}: certificate {number} of {count} in it is malformed ({error})")));
+        if let Err(error @ (webpki::Error::BadDer | webpki::Error::TrailingData(_))) = EndEntityCert::try_from(&der) {
+            return Err(Error::Config(format!(
+                "{what}: certificate {number} of {count} in it is malformed (line {line}, {error})"
+            )));
         }
+        chain.push(der);
     }
-    let key = PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| match error {
-        pem::Error::NoItemsFound => Error::Config(format!(
-            "{what}: no private key found: expected PEM with BEGIN PRIVATE KEY (unencrypted; \
-             `openssl pkey` removes a passphrase)"
-        )),
-        other => Error::Config(format!("{what}: its private key is not valid PEM: {other}")),
-    })?;
+    let key = private_key(&pem::private_key(&certificate.key, what)?);
     let key = provider.key_provider.load_private_key(key).map_err(|error| {
         Error::Config(format!("{what}: its private key cannot be used ({error}): make an ECDSA, RSA or Ed25519 key"))
     })?;
@@ -49,7 +50,7 @@ pub(crate) fn load(
         }
         Err(other) => return Err(Error::Config(format!("{what}: {other}"))),
     }
-    match flaw(&certified.cert, usage) {
+    match flaw(&certified.cert, role, strictness) {
         None => {}
         Some(Flaw::Fatal(why)) if strictness == Strictness::Reload => {
             return Err(Error::Config(format!("{what} {why}")));
@@ -59,26 +60,38 @@ pub(crate) fn load(
     Ok(certified)
 }
 
-/// Every certificate in `pem`.
-fn chain(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| Error::Config(format!("{what}: not valid PEM: {error}")))?;
-    if chain.is_empty() {
-        return Err(Error::Config(format!("{what}: no certificate found: expected PEM with BEGIN CERTIFICATE")));
+/// Parses `certificate` for peers that look at its extensions alone: one that must not be understood by others is no flaw.
+pub(crate) fn load_unchecked(
+    certificate: &Certificate,
+    what: &str,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
+    let sections = pem::certificates(&certificate.chain, what)?;
+    let chain = sections.iter().map(|section| CertificateDer::from(section.der.to_vec())).collect();
+    let key = private_key(&pem::private_key(&certificate.key, what)?);
+    let key = provider.key_provider.load_private_key(key);
+    let key = key.map_err(|error| Error::Config(format!("{what}: its private key cannot be used ({error})")))?;
+    Ok(CertifiedKey::new(chain, key))
+}
+
+fn private_key(section: &pem::Section) -> PrivateKeyDer<'static> {
+    let der = section.der.to_vec();
+    match section.label.as_str() {
+        "RSA PRIVATE KEY" => PrivatePkcs1KeyDer::from(der).into(),
+        "EC PRIVATE KEY" => PrivateSec1KeyDer::from(der).into(),
+        _ => PrivatePkcs8KeyDer::from(der).into(),
     }
-    Ok(chain)
 }
 
 /// Parses the trusted authorities in `pem`.
-pub(crate) fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, Error> {
-    let mut store = RootCertStore::empty();
-    for certificate in chain(pem, what)? {
-        store
-            .add(certificate)
-            .map_err(|error| Error::Config(format!("{what}: certificate {}: {error}", store.len() + 1)))?;
+pub(crate) fn anchors(pem: &[u8], what: &str) -> Result<Anchors, Error> {
+    let mut anchors = anchors::Builder::new();
+    for (section, number) in pem::certificates(pem, what)?.into_iter().zip(1..) {
+        let line = section.line;
+        let added = anchors.add(&section.der);
+        added.map_err(|error| Error::Config(format!("{what}: certificate {number} (line {line}): {error}")))?;
     }
-    Ok(store)
+    Ok(anchors.build())
 }
 
 /// The DNS names that a certificate is valid for, in lower case, wildcards as `*.example.com`.
@@ -101,22 +114,29 @@ enum Flaw {
 /// Finds a reason for peers to reject a chain.
 ///
 /// This is no error when a server starts, because the clock may be wrong and a peer may not verify certificates.
-fn flaw(chain: &[CertificateDer<'_>], usage: KeyUsage) -> Option<Flaw> {
+fn flaw(chain: &[CertificateDer<'_>], role: Role, strictness: Strictness) -> Option<Flaw> {
     let (first, rest) = chain.split_first()?;
     // The leaf may be issued by any other certificate of the chain: peers build the path from there.
     let issuers: Vec<_> = rest.iter().filter_map(|issuer| webpki::anchor_from_trusted_cert(issuer).ok()).collect();
+    let usage = match role {
+        Role::Server => KeyUsage::server_auth,
+        Role::Client => KeyUsage::client_auth,
+    };
     let verify = |certificate, issuers: &[_]| {
         let algorithms = webpki::ALL_VERIFICATION_ALGS;
         let parsed = EndEntityCert::try_from(certificate).ok()?;
-        parsed.verify_for_usage(algorithms, issuers, &[], UnixTime::now(), usage, None, None).err()
+        parsed.verify_for_usage(algorithms, issuers, &[], UnixTime::now(), usage(), None, None).err()
     };
     // Without issuers the verification always fails, but it checks validity and usage first.
     match verify(first, &issuers) {
         Some(webpki::Error::CertExpired { not_after, .. }) => {
-            return Some(Flaw::Fatal(format!("expired on {}: peers will reject it; renew it", error::date(not_after))));
+            return Some(Flaw::Fatal(format!(
+                "expired on {}: peers will reject it; renew it",
+                date(not_after.as_secs())
+            )));
         }
         Some(webpki::Error::CertNotValidYet { not_before, .. }) => {
-            let date = error::date(not_before);
+            let date = date(not_before.as_secs());
             return Some(Flaw::Fatal(format!("is not valid before {date}: peers will reject it until then")));
         }
         Some(webpki::Error::RequiredEkuNotFoundContext(_)) => {
@@ -124,18 +144,23 @@ fn flaw(chain: &[CertificateDer<'_>], usage: KeyUsage) -> Option<Flaw> {
             return Some(Flaw::Doubtful(why.to_owned()));
         }
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            let why = "belongs to an authority: peers will reject it; let it issue one for this host";
+            let why = "belongs to an authority: peers that do not trust this very certificate will reject it; let it \
+                       issue one for this host";
             return Some(Flaw::Doubtful(why.to_owned()));
         }
         Some(webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey) if !rest.is_empty() => {
             let why = "was not issued by any other certificate in its chain: put its issuer's there";
             return Some(Flaw::Fatal(why.to_owned()));
         }
+        _ if rest.is_empty() && role == Role::Server => {
+            let platform = || rustls_native_certs::load_native_certs().certs;
+            return missing_issuer(chain, strictness, platform).map(Flaw::Doubtful);
+        }
         _ => {}
     }
     rest.iter().zip(2..).find_map(|(issuer, number)| match verify(issuer, &[]) {
         Some(webpki::Error::CertExpired { not_after, .. }) => {
-            let date = error::date(not_after);
+            let date = date(not_after.as_secs());
             Some(Flaw::Doubtful(format!("has a chain whose certificate {number} expired on {date}: replace that")))
         }
         _ => None,

@@ -1,28 +1,55 @@
 //! Converts Tautline's configuration to rustls'.
 
+use crate::challenge::{Challenged, Nobody};
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::resumption::{self, ResumptionCache};
 use crate::secret_log;
 use crate::server_configs::ServerConfigs;
 use crate::staple::Stapled;
-use crate::strictness::Strictness;
-use crate::ticket::Sealer;
-use crate::{certificate, trust};
+use crate::ticket::{self, Key, Sealer};
+use crate::{certificate, key_log, trust};
 use rustls::SupportedProtocolVersion;
 use rustls::client::{Resumption, TicketRequest};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, KeyExchange, ServerConfig, Versions};
+use tautline_tls::chain::Strictness;
+use tautline_tls::fields::Role;
+use tautline_tls::{ClientConfig, Error, KeyExchange, ServerConfig, Tickets, Versions};
 use tautline_tls_records::{TICKETS, TICKETS_RESUMED};
-use webpki::KeyUsage;
+use tautline_tls_tickets::{Builder, Renewal, Ticketer};
+
+/// Makes a server's configurations and its ticket keys.
+pub(crate) struct Serving {
+    /// Whether sessions may export their keys.
+    pub(crate) secrets: bool,
+    pub(crate) renewal: Renewal,
+}
+
+impl Builder for Serving {
+    type Config = ServerConfigs;
+    type Key = Key;
+
+    fn ticketer(&self, tickets: &Tickets) -> Result<Option<Ticketer<Key>>, Error> {
+        ticket::ticketer(tickets, self.renewal)
+    }
+
+    fn config(
+        &self,
+        config: &ServerConfig,
+        ticketer: Option<Arc<Ticketer<Key>>>,
+        strictness: Strictness,
+    ) -> Result<ServerConfigs, Error> {
+        server(config, self.secrets, ticketer, strictness)
+    }
+}
 
 /// Builds a server's configurations. `secrets` lets sessions export their keys.
-pub(crate) fn server(
+fn server(
     config: &ServerConfig,
     secrets: bool,
-    ticketer: Option<Arc<Sealer>>,
+    ticketer: Option<Arc<Ticketer<Key>>>,
     strictness: Strictness,
 ) -> Result<ServerConfigs, Error> {
     let provider = provider(KeyExchange::All);
@@ -37,20 +64,18 @@ pub(crate) fn server(
             1 => "server certificate".to_owned(),
             _ => format!("server certificate {} of {count}", index + 1),
         };
-        let key = certificate::load(certificate, &what, KeyUsage::server_auth(), &provider, strictness)?;
+        let key = certificate::load(certificate, &what, Role::Server, &provider, strictness)?;
         keys.push(Stapled::new(key, &certificate.ocsp, &what, strictness)?);
     }
     let verifier = trust::client_verifier(&config.client_auth, config.verify.as_ref(), &provider)?;
     let resolver = Arc::new(Resolver::new(keys));
-    let mut rustls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions(config.versions)?)
-        .map_err(library)?
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(resolver.clone());
+    let builder = || {
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
+        builder.with_protocol_versions(versions(config.versions)?).map_err(library)
+    };
+    let mut rustls = builder()?.with_client_cert_verifier(verifier).with_cert_resolver(resolver.clone());
     rustls.alpn_protocols.clone_from(&config.alpn);
-    rustls.enable_secret_extraction = secrets;
-    // A ticket holds the whole session. So nothing is stored here, and every shard can resume it.
-    rustls.session_storage = Arc::new(NoServerSessionStorage {});
+    finish(&mut rustls, config, secrets);
     let tickets = match config.tickets_per_handshake {
         count @ 1..=ServerConfig::MOST_TICKETS => usize::from(count),
         count => {
@@ -62,15 +87,30 @@ pub(crate) fn server(
         Some(ticketer) => {
             rustls.send_tls13_tickets = tickets;
             rustls.max_tls13_tickets = tickets;
-            rustls.ticketer = ticketer;
+            rustls.ticketer = Arc::new(Sealer(ticketer));
         }
         None => rustls.send_tls13_tickets = 0,
     }
+    let challenged = match &config.challenges {
+        Some(challenges) => {
+            let mut base = builder()?.with_no_client_auth().with_cert_resolver(Arc::new(Nobody));
+            finish(&mut base, config, secrets);
+            Some(Challenged::new(challenges.clone(), base))
+        }
+        None => None,
+    };
+    Ok(ServerConfigs::new(rustls, resolver, challenged))
+}
+
+/// Sets what all connections of a server share, whatever they are for.
+fn finish(rustls: &mut rustls::ServerConfig, config: &ServerConfig, secrets: bool) {
+    rustls.enable_secret_extraction = secrets;
+    // A ticket holds the whole session. So nothing is stored here, and every shard can resume it.
+    rustls.session_storage = Arc::new(NoServerSessionStorage {});
     if config.key_log {
-        rustls.key_log = Arc::new(rustls::KeyLogFile::new());
+        rustls.key_log = key_log::open();
     }
     secret_log::install(&mut rustls.key_log, secrets, config.exporter);
-    Ok(ServerConfigs::new(rustls, resolver))
 }
 
 /// Builds a client's configuration. `secrets` lets sessions export their keys.
@@ -94,7 +134,7 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
         rustls.send_ticket_request = Some(TicketRequest { new_session_count, resumption_count: TICKETS_RESUMED });
     }
     if config.key_log {
-        rustls.key_log = Arc::new(rustls::KeyLogFile::new());
+        rustls.key_log = key_log::open();
     }
     secret_log::install(&mut rustls.key_log, secrets, config.exporter);
     Ok(rustls)

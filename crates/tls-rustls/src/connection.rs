@@ -1,7 +1,8 @@
 //! rustls' unbuffered connections, each driven until it needs the peer or the caller.
 
+use crate::config::Serving;
 use crate::error::{alert_of, describe};
-use crate::live_config::LiveConfig;
+use crate::guard::take_verdict;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -10,7 +11,9 @@ use rustls::{ClientConfig, CommonState, ExtractedSecrets};
 use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_tls::Error;
+use tautline_tls::alert::Alert;
 use tautline_tls::record::MAX_PLAIN;
+use tautline_tls_tickets::LiveConfig;
 
 /// Most bytes that a suite adds to a record: header, explicit nonce (TLS 1.2), tag and content type.
 const MAX_OVERHEAD: usize = 5 + 8 + 16 + 1;
@@ -18,7 +21,7 @@ const MAX_OVERHEAD: usize = 5 + 8 + 16 + 1;
 /// A connection of either role.
 pub(crate) enum Connection {
     /// A server that has not received a record yet. It holds no rustls connection.
-    Waiting(Arc<LiveConfig>),
+    Waiting(LiveConfig<Serving>),
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
@@ -29,7 +32,7 @@ pub(crate) struct Tickets(pub(crate) KernelConnection<ClientConnectionData>);
 /// An error, and the alert that rustls made of it if the error tells which.
 pub(crate) struct Fault {
     pub(crate) error: Error,
-    pub(crate) alert: Option<u8>,
+    pub(crate) alert: Option<Alert>,
 }
 
 impl From<Error> for Fault {
@@ -74,7 +77,7 @@ impl Connection {
     /// Bytes for the peer are appended to `out`, also after an error. Application data is appended to `plain`.
     pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Fault> {
         if let Self::Waiting(live) = self {
-            let config = Arc::clone(live.current().config(wire));
+            let config = live.current()?.config(wire);
             let connection = UnbufferedServerConnection::new(config).map_err(|error| describe(&error))?;
             *self = Self::Server(Box::new(connection));
         }
@@ -170,6 +173,8 @@ fn process<R: Role>(
     plain: &mut Buf,
     out: &mut Buf,
 ) -> Result<(usize, Step), Fault> {
+    // One may be left of another connection that failed in this thread.
+    take_verdict();
     let mut used = 0;
     loop {
         let UnbufferedStatus { discard, state } = connection.next(&mut wire[used..]);
@@ -194,7 +199,10 @@ fn process<R: Role>(
             // Early data is never accepted, and rustls has no other states today.
             Ok(_) => return Err(Error::Library("rustls is in an unknown state".to_owned()).into()),
             Err(error) => {
-                let fault = Fault { error: describe(&error), alert: alert_of(&error) };
+                let fault = match take_verdict() {
+                    Some(bad) => Fault { error: Error::Peer(bad.what.to_owned()), alert: Some(bad.alert) },
+                    None => Fault { error: describe(&error), alert: alert_of(&error) },
+                };
                 encode_alert(connection, &mut wire[used..], out)?;
                 return Err(fault);
             }

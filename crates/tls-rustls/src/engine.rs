@@ -1,16 +1,15 @@
-use crate::config;
-use crate::live_config::LiveConfig;
+use crate::config::{self, Serving};
 use crate::session::Session;
 use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
-use tautline_tls_tickets::Renewal;
+use tautline_tls_tickets::{LiveConfig, Renewal};
 
 /// rustls with one configuration. Clones share it, its ticket keys, and the sessions that a client remembers.
 #[derive(Clone)]
 pub struct Engine {
-    server: Option<Arc<LiveConfig>>,
+    server: LiveConfig<Serving>,
     client: Option<Arc<rustls::ClientConfig>>,
 }
 
@@ -45,14 +44,14 @@ impl Engine {
         secrets: bool,
         renewal: Renewal,
     ) -> Result<Self, Error> {
-        let server = server.map(|server| LiveConfig::new(server, secrets, renewal)).transpose()?;
+        let server = LiveConfig::new(Serving { secrets, renewal }, server)?;
         let client = client.map(|client| config::client(client, secrets)).transpose()?;
-        Ok(Self { server: server.map(Arc::new), client: client.map(Arc::new) })
+        Ok(Self { server, client: client.map(Arc::new) })
     }
 
     /// Erases ticket keys whose time is over. Returns the time until the next call; `None` if none is due.
     pub(crate) fn renew_tickets(&self) -> Option<Duration> {
-        self.server.as_ref().and_then(|live| live.renew_tickets())
+        self.server.renew_tickets()
     }
 }
 
@@ -64,31 +63,28 @@ impl tautline_tls::Engine for Engine {
     }
 
     fn accept(&self) -> Result<Session, Error> {
-        let live = self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
-        Ok(Session::accept(Arc::clone(live)))
+        self.server.current()?;
+        Ok(Session::accept(self.server.clone()))
     }
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
-        self.server.as_ref().and_then(|live| live.current().signing(hello))
+        self.server.current().ok()?.signing(hello)
     }
 
     fn key_costs(&self) -> Vec<KeyCost> {
-        self.server.as_ref().map_or_else(Vec::new, |live| live.current().key_costs())
+        self.server.current().map_or_else(|_| Vec::new(), |now| now.key_costs())
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
-        let live = self.server.as_ref().ok_or(Error::ApiMisuse("reload on an engine without server configuration"))?;
-        live.reload(config)
+        self.server.reload(config)
     }
 
     fn save_tickets(&self, out: &mut Vec<u8>) {
-        if let Some(live) = &self.server {
-            live.save_tickets(out);
-        }
+        self.server.save_tickets(out);
     }
 
     fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
-        self.server.as_ref().map_or(Ok(()), |live| live.restore_tickets(saved))
+        self.server.restore_tickets(saved)
     }
 
     fn connect(&self, host: &str) -> Result<Session, Error> {

@@ -1,15 +1,16 @@
-use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, PeerIncompatible};
 use std::fmt;
 use std::net::IpAddr;
-use tautline_tls::{Error, alert};
+use tautline_tls::Error;
+use tautline_tls::alert::Alert;
+use tautline_tls::der::date;
 
 /// Converts an error of rustls to ours.
 pub(crate) fn describe(error: &rustls::Error) -> Error {
     match error {
         rustls::Error::InvalidCertificate(why) => Error::Certificate(certificate(why)),
         rustls::Error::NoCertificatesPresented => Error::Certificate("none was shown, and one is required".to_owned()),
-        rustls::Error::AlertReceived(alert) => Error::Alert(alert::name(u8::from(*alert))),
+        rustls::Error::AlertReceived(alert) => Error::Alert(Alert(u8::from(*alert))),
         rustls::Error::DecryptError => {
             Error::Peer("a record does not authenticate: it was changed on the way, or its keys are wrong".to_owned())
         }
@@ -28,16 +29,16 @@ pub(crate) fn describe(error: &rustls::Error) -> Error {
 }
 
 /// The alert that rustls sends with an error, by its number, if the error alone decides it.
-pub(crate) fn alert_of(error: &rustls::Error) -> Option<u8> {
+pub(crate) fn alert_of(error: &rustls::Error) -> Option<Alert> {
     match error {
-        rustls::Error::InvalidCertificate(why) => Some(AlertDescription::from(why.clone()).into()),
-        rustls::Error::NoApplicationProtocol => Some(AlertDescription::NoApplicationProtocol.into()),
-        rustls::Error::PeerSentOversizedRecord => Some(AlertDescription::RecordOverflow.into()),
+        rustls::Error::InvalidCertificate(why) => Some(Alert(AlertDescription::from(why.clone()).into())),
+        rustls::Error::NoApplicationProtocol => Some(Alert::NO_APPLICATION_PROTOCOL),
+        rustls::Error::PeerSentOversizedRecord => Some(Alert::RECORD_OVERFLOW),
         _ => None,
     }
 }
 
-/// The reason that a program's own decision gives for rejecting a certificate.
+/// The reason for which a certificate is rejected here, where rustls has no word for it.
 #[derive(Debug)]
 pub(crate) struct Refused(pub(crate) String);
 
@@ -69,10 +70,10 @@ fn incompatible(why: &PeerIncompatible) -> String {
 pub(crate) fn certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::Expired => "it has expired".to_owned(),
-        CertificateError::ExpiredContext { not_after, .. } => format!("it expired on {}", date(*not_after)),
+        CertificateError::ExpiredContext { not_after, .. } => format!("it expired on {}", date(not_after.as_secs())),
         CertificateError::NotValidYet => "it is not valid yet".to_owned(),
         CertificateError::NotValidYetContext { not_before, .. } => {
-            format!("it is not valid before {}; is the clock right?", date(*not_before))
+            format!("it is not valid before {}; is the clock right?", date(not_before.as_secs()))
         }
         CertificateError::UnknownIssuer => {
             "its issuer is not trusted: add the authority that issued it to the trusted roots, \
@@ -112,47 +113,9 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// Formats day and time in UTC (proleptic Gregorian calendar).
-pub(crate) fn date(time: UnixTime) -> String {
-    let seconds = time.as_secs();
-    let (mut year, mut day) = (1970, seconds / 86_400);
-    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    while day >= 365 + u64::from(leap(year)) {
-        day -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for days in months {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02} UTC", day + 1)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{date, plain_name};
-    use core::time::Duration;
-    use rustls::pki_types::UnixTime;
-
-    #[test]
-    fn dates_follow_the_calendar() {
-        for (seconds, expected) in [
-            (0, "1970-01-01 00:00 UTC"),
-            (951_782_399, "2000-02-28 23:59 UTC"),
-            (951_782_400, "2000-02-29 00:00 UTC"),
-            (951_868_800, "2000-03-01 00:00 UTC"),
-            (1_735_689_599, "2024-12-31 23:59 UTC"),
-            (4_107_542_400, "2100-03-01 00:00 UTC"),
-        ] {
-            assert_eq!(date(UnixTime::since_unix_epoch(Duration::from_secs(seconds))), expected);
-        }
-    }
+    use super::plain_name;
 
     #[test]
     fn names_of_certificates_are_plain() {

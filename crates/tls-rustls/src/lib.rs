@@ -21,16 +21,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod capabilities;
 mod certificate;
+mod challenge;
 mod config;
 mod connection;
 mod cost;
 mod engine;
 mod error;
 pub mod fused;
+mod guard;
+mod key_log;
 mod kind;
-mod live_config;
+mod platform;
 mod provider;
 mod resolver;
 mod resumption;
@@ -38,10 +42,11 @@ mod secret_log;
 mod server_configs;
 mod session;
 mod staple;
-mod strictness;
 mod ticket;
 mod trust;
 
+#[doc(hidden)]
+pub use anchors::Anchors;
 pub use engine::Engine;
 pub use kind::{Fused, Rustls};
 pub use session::Session;

@@ -1,3 +1,4 @@
+use crate::guard::guarded;
 use rustls::NamedGroup;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suite, default_provider};
@@ -23,7 +24,8 @@ pub(crate) fn provider(key_exchange: KeyExchange) -> Arc<CryptoProvider> {
         suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ];
     let (first, second): (&[_], &[_]) = if has_aes() { (&aes, &chacha) } else { (&chacha, &aes) };
-    let mut provider = CryptoProvider { cipher_suites: [first, second].concat(), ..default_provider() };
+    let cipher_suites = first.iter().chain(second).copied().map(guarded).collect();
+    let mut provider = CryptoProvider { cipher_suites, ..default_provider() };
     if key_exchange == KeyExchange::Classical {
         provider.kx_groups.retain(|group| !is_hybrid(group.name()));
     }

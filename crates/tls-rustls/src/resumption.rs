@@ -1,7 +1,6 @@
 //! The client state that engines of the same configuration share.
 
 use crate::certificate;
-use crate::strictness::Strictness;
 use crate::trust;
 use rustls::SignatureScheme;
 use rustls::client::danger::ServerCertVerifier;
@@ -9,8 +8,9 @@ use rustls::client::{ClientSessionMemoryCache, ResolvesClientCert};
 use rustls::crypto::CryptoProvider;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use std::sync::Arc;
+use tautline_tls::chain::Strictness;
+use tautline_tls::fields::Role;
 use tautline_tls::{Certificate, ClientConfig, Error, Roots, Verify};
-use webpki::KeyUsage;
 
 /// Most sessions that a client remembers for one host; the number is rustls'.
 pub(crate) const TICKETS: u8 = 8;
@@ -54,7 +54,7 @@ impl ResumptionCache {
             None => Arc::new(NoClientCert),
             Some(own) => {
                 let what = if own.name.is_empty() { "client certificate" } else { &own.name };
-                let key = certificate::load(own, what, KeyUsage::client_auth(), provider, Strictness::Start)?;
+                let key = certificate::load(own, what, Role::Client, provider, Strictness::Start)?;
                 Arc::new(SingleCertAndKey::from(key))
             }
         };

@@ -1,65 +1,51 @@
+use crate::config::Serving;
 use crate::connection::{Connection, Fault, Step, Tickets};
-use crate::live_config::LiveConfig;
+use crate::guard;
 use crate::resolver;
 use crate::secret_log::Secrets;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
+use rustls::{ClientConfig, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 use tautline_buf::Buf;
-use tautline_tls::record::{self, BadHeader, Front, HEADER, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE};
-use tautline_tls::{Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo, registry};
-use tautline_tls_records::{Secret, Suite, gather};
+use tautline_tls::alert::Alert;
+use tautline_tls::record::{self, BadHeader, Front, HEADER, Stage};
+use tautline_tls::{Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo};
+use tautline_tls_records::{Phases, Secret, Suite, gather};
+use tautline_tls_tickets::LiveConfig;
 
 /// Most bytes of a handshake message that spans records: rustls' longest message, with the headers and tags of records
 /// of a sensible size.
 const MAX_HELD: usize = 128 * 1024;
 
-/// Most records in a row without application data. rustls has limits of its own for some kinds of them.
-const MAX_CONTROL_RECORDS: u8 = 64;
-
 /// One connection through rustls.
 ///
-/// After an error `out` holds an alert if rustls makes one. It makes none for a few floods: empty records, warnings, and
-/// tiny pieces of handshake messages.
+/// After an error `out` holds an alert if rustls makes one. It makes none for a few floods: warnings, key updates, and tiny
+/// pieces of handshake messages.
 pub struct Session {
     connection: Connection,
     /// Whole records of an incomplete handshake message, which rustls has to see again.
     held: Vec<u8>,
     /// The host name of the ClientHello.
     server_name: Option<Box<str>>,
-    phase: Phase,
-    /// Number of records since the last one that held application data.
-    control_records: u8,
+    phases: Phases,
     /// The stage of the connection, for the next record's header.
     stage: Stage,
-    sent_close: bool,
-    received_close: bool,
     /// The secret of exporters, if the configuration asks for one.
     exporter: Option<Box<(Suite, Secret)>>,
     /// The fatal alert that was sent, if it is known.
-    sent_alert: Option<u8>,
+    sent_alert: Option<Alert>,
 }
 
 /// The parts of a session that continue without rustls.
 pub(crate) struct Exported {
-    pub(crate) group: u16,
     pub(crate) info: TlsInfo,
     pub(crate) exporter: Option<Secret>,
     pub(crate) secrets: ExtractedSecrets,
     pub(crate) tickets: Option<Tickets>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Nothing was sent yet.
-    Fresh,
-    Handshaking,
-    Open,
-    Failed,
-}
-
 impl Session {
-    pub(crate) fn accept(live: Arc<LiveConfig>) -> Self {
+    pub(crate) fn accept(live: LiveConfig<Serving>) -> Self {
         Self::new(Connection::Waiting(live), None)
     }
 
@@ -71,16 +57,13 @@ impl Session {
         Ok(Self::new(Connection::client(config, name)?, server_name))
     }
 
-    const fn new(connection: Connection, server_name: Option<Box<str>>) -> Self {
+    fn new(connection: Connection, server_name: Option<Box<str>>) -> Self {
         Self {
             connection,
             held: Vec::new(),
             server_name,
-            phase: Phase::Fresh,
-            control_records: 0,
+            phases: Phases::default(),
             stage: Stage::Handshake,
-            sent_close: false,
-            received_close: false,
             exporter: None,
             sent_alert: None,
         }
@@ -89,42 +72,21 @@ impl Session {
     /// Whether the handshake is complete and negotiated TLS 1.3.
     pub(crate) fn is_open_tls13(&self) -> bool {
         let version = self.connection.common().and_then(|common| common.protocol_version());
-        self.phase == Phase::Open && version == Some(ProtocolVersion::TLSv1_3)
+        self.phases.is_open() && version == Some(ProtocolVersion::TLSv1_3)
     }
 
     /// Exports the keys, for the caller to seal and open all later records.
     ///
-    /// With them come the number of the group, the negotiated parameters except version and suite, and the secret of
-    /// exporters.
+    /// With them come the negotiated parameters and the secret of exporters.
     pub(crate) fn into_keys(self) -> Result<Exported, Error> {
-        let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
         // RFC 8446, section 5.1: a message must not span a change of keys.
         if !self.held.is_empty() {
             return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
         }
-        let (group, info) = (group(common), self.names(common));
+        let info = tautline_tls::Session::tls_info(&self);
         let exporter = self.exporter.map(|exporter| exporter.1);
         let (secrets, tickets) = self.connection.into_keys()?;
-        Ok(Exported { group, info, exporter, secrets, tickets })
-    }
-
-    /// The negotiated parameters except version, suite and group.
-    fn names(&self, common: &CommonState) -> TlsInfo {
-        let certificates = common.peer_certificates().unwrap_or_default();
-        let mut info = TlsInfo::default();
-        info.alpn = common.alpn_protocol().map(<[u8]>::to_vec);
-        info.server_name = self.server_name.as_deref().map(str::to_owned);
-        info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
-        info.peer_certificates = certificates.iter().map(|certificate| certificate.to_vec()).collect();
-        info
-    }
-
-    /// Marks the session as failed if `result` is an error.
-    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            self.phase = Phase::Failed;
-        }
-        result
+        Ok(Exported { info, exporter, secrets, tickets })
     }
 
     fn advance(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
@@ -132,8 +94,7 @@ impl Session {
         let mut plain = Buf::new();
         let mut used = 0;
         let mut step = Step::Blocked;
-        if self.phase == Phase::Fresh {
-            self.phase = Phase::Handshaking;
+        if self.phases.begin() {
             if matches!(self.connection, Connection::Client(_)) {
                 step = self.feed(&mut [], &mut plain, out)?;
             } else {
@@ -157,7 +118,7 @@ impl Session {
                 ));
             }
         }
-        self.phase = Phase::Open;
+        self.phases.complete();
         self.stage = if self.is_open_tls13() { Stage::Open13 } else { Stage::Open12 };
         Ok((used, Handshake::Complete))
     }
@@ -166,7 +127,7 @@ impl Session {
     fn keep_exporter(&mut self) {
         let logged = Secrets::take_exporter();
         let suite = self.connection.common().and_then(|common| common.negotiated_cipher_suite());
-        let suite = suite.and_then(|suite| Suite::from_code(suite.suite().into()));
+        let suite = suite.and_then(|suite| Suite::negotiated(u16::from(suite.suite()).into()));
         if let (Some(secret), Some(suite)) = (logged, suite) {
             self.exporter = Some(Box::new((suite, secret)));
         }
@@ -206,32 +167,30 @@ impl Session {
 
     /// Checks the header at the front of `wire`, as soon as it is whole.
     fn check_header(&mut self, wire: &[u8], out: &mut Buf) -> Result<(), Error> {
-        match record::check(wire, self.stage) {
-            // rustls alone can seal the right alert, and makes it for a record that is authentic. It is not waited for.
-            Err(bad) if self.stage == Stage::Open13 && bad.alert == RECORD_OVERFLOW && is_whole(wire) => Ok(()),
-            Err(bad) => Err(self.reject(bad, out)),
-            Ok(()) => Ok(()),
-        }
+        record::check(wire, self.stage).map_err(|bad| self.reject(bad, out))
     }
 
-    /// Refuses a header, with an alert for the peer.
+    /// Refuses a record, with an alert for the peer.
     ///
-    /// Before the first record nothing is protected, and the alert is ours. Later rustls has to make one: it is given a
-    /// record for which it sends unexpected_message, or a header for which it sends decode_error.
-    fn reject(&mut self, BadHeader { alert, what }: BadHeader, out: &mut Buf) -> Error {
+    /// Before the first record the alert is ours. Later rustls makes it: it is given a record that its decrypter refuses.
+    /// Without keys rustls has another alert for that record, whose code is replaced.
+    fn reject(&mut self, bad: BadHeader, out: &mut Buf) -> Error {
+        let BadHeader { alert, what } = bad;
         if matches!(self.connection, Connection::Waiting(_)) {
-            out.put(&[21, 3, 3, 0, 2, 2, alert]);
+            out.put(&[21, 3, 3, 0, 2, 2, alert.0]);
             self.sent_alert = Some(alert);
             return Error::Peer(what.to_owned());
         }
-        let cause = match self.phase {
-            _ if alert != UNEXPECTED_MESSAGE => &BAD_LENGTH[..],
-            Phase::Open => &CHANGE_CIPHER_SPEC,
-            _ => &BAD_CHANGE_CIPHER_SPEC,
-        };
-        self.held.extend_from_slice(cause);
+        let said = out.len();
+        guard::refuse_next(bad);
+        self.held.extend_from_slice(&REFUSED);
         let refused = self.connection.process(&mut self.held, &mut Buf::new(), out);
         let _ = self.note_alert(refused);
+        guard::forget();
+        if let [21, 3, _, 0, 2, 2, code] = &mut out.filled_mut()[said..] {
+            *code = alert.0;
+            self.sent_alert = Some(alert);
+        }
         Error::Peer(what.to_owned())
     }
 
@@ -242,18 +201,15 @@ impl Session {
         };
         let content = match self.feed(&mut wire[..used], scratch, out)? {
             Step::Data if !scratch.is_empty() => {
-                self.control_records = 0;
+                self.phases.note_data();
                 Content::Data(scratch.filled_mut())
             }
-            Step::Data | Step::Ready | Step::Blocked if self.control_records == MAX_CONTROL_RECORDS => {
-                return Err(Error::Peer("it floods the connection with records that hold no data".to_owned()));
-            }
             Step::Data | Step::Ready | Step::Blocked => {
-                self.control_records += 1;
+                self.phases.note_control().map_err(|flood| self.reject(flood, out))?;
                 Content::Control
             }
             Step::Closed => {
-                self.received_close = true;
+                self.phases.note_close();
                 Content::Closed
             }
         };
@@ -263,10 +219,8 @@ impl Session {
 
 impl tautline_tls::Session for Session {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        match self.phase {
-            Phase::Open => return Ok((0, Handshake::Complete)),
-            Phase::Failed => return Err(FAILED),
-            Phase::Fresh | Phase::Handshaking => {}
+        if self.phases.is_complete()? {
+            return Ok((0, Handshake::Complete));
         }
         let _ = (resolver::take_sni(), Secrets::take_exporter());
         let result = self.advance(wire, out);
@@ -274,38 +228,30 @@ impl tautline_tls::Session for Session {
         if let Some(name) = resolver::take_sni() {
             self.server_name = Some(name);
         }
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
-        match self.phase {
-            Phase::Open => {}
-            Phase::Failed => return Err(FAILED),
-            Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
-        }
-        if self.received_close {
-            // RFC 8446, section 6.1: data after a closure alert must be ignored.
-            return Ok(Opened { used: wire.len(), content: Content::Closed });
+        if let Some(closed) = self.phases.check_open(wire)? {
+            return Ok(closed);
         }
         scratch.clear();
         let result = self.open_record(wire, scratch, out);
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        if self.phase != Phase::Open || self.sent_close {
-            return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
-        }
+        self.phases.check_seal()?;
         let result = gather(plain, |piece| self.connection.seal(&mut self.held, piece, out));
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn update_keys(&mut self, _ask: bool, out: &mut Buf) -> Result<(), Error> {
-        if !self.is_open_tls13() || self.sent_close {
+        if !self.is_open_tls13() || self.phases.check_seal().is_err() {
             return Err(Error::ApiMisuse("only an established session of TLS 1.3 can change its keys"));
         }
         let result = self.connection.update_keys(&mut self.held, out);
-        self.check(result)
+        self.phases.check(result)
     }
 
     fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
@@ -313,52 +259,32 @@ impl tautline_tls::Session for Session {
         secret.export(*suite, label, context, out)
     }
 
-    fn sent_alert(&self) -> Option<u8> {
+    fn sent_alert(&self) -> Option<Alert> {
         self.sent_alert
     }
 
     fn close(&mut self, out: &mut Buf) {
-        if self.phase == Phase::Open && !self.sent_close {
-            self.sent_close = true;
-            if let Err(error) = self.connection.close(&mut self.held, out) {
-                log::debug!("no close_notify: {error}");
-            }
+        if self.phases.close()
+            && let Err(error) = self.connection.close(&mut self.held, out)
+        {
+            log::debug!("no close_notify: {error}");
         }
     }
 
     fn tls_info(&self) -> TlsInfo {
         let Some(common) = self.connection.common() else { return TlsInfo::default() };
-        let mut info = self.names(common);
-        info.version = match common.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "",
-        };
-        let suite = common.negotiated_cipher_suite();
-        info.suite = suite.map_or_else(String::new, |suite| registry::suite(suite.suite().into()));
-        let is_known = common.negotiated_key_exchange_group().is_some();
-        info.group = if is_known { registry::group(group(common)) } else { String::new() };
+        let mut info = TlsInfo::default();
+        info.version = common.protocol_version().map(|version| u16::from(version).into());
+        info.suite = common.negotiated_cipher_suite().map(|suite| u16::from(suite.suite()).into());
+        info.group = common.negotiated_key_exchange_group().map(|group| u16::from(group.name()).into());
+        info.alpn = common.alpn_protocol().map(<[u8]>::to_vec);
+        info.server_name = self.server_name.as_deref().map(str::to_owned);
+        info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
+        let certificates = common.peer_certificates().unwrap_or_default();
+        info.peer_certificates = certificates.iter().map(|certificate| certificate.to_vec()).collect();
         info
     }
 }
 
-/// The IANA number of the key exchange group, or 0 if there was none.
-fn group(common: &CommonState) -> u16 {
-    common.negotiated_key_exchange_group().map_or(0, |group| group.name().into())
-}
-
-/// Whether `wire` begins with a whole record, of a length that some version of TLS has.
-fn is_whole(wire: &[u8]) -> bool {
-    matches!(record::front(wire), Front::Whole(_))
-}
-
-/// A change_cipher_spec, for which rustls sends unexpected_message after the handshake.
-const CHANGE_CIPHER_SPEC: [u8; HEADER + 1] = [20, 3, 3, 0, 1, 1];
-
-/// A change_cipher_spec with another value than 1, for which rustls sends unexpected_message in the handshake.
-const BAD_CHANGE_CIPHER_SPEC: [u8; HEADER + 1] = [20, 3, 3, 0, 1, 2];
-
-/// A header with a length that no record has, for which rustls sends decode_error.
-const BAD_LENGTH: [u8; HEADER] = [23, 3, 3, 0xff, 0xff];
-
-const FAILED: Error = Error::ApiMisuse("the session has failed before");
+/// A record that is refused whether or not there are keys.
+const REFUSED: [u8; HEADER + 1] = [23, 3, 3, 0, 1, 0];

@@ -2,8 +2,8 @@
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
-use core::time::Duration;
 use rustls::server::ProducesTickets;
+use std::sync::Arc;
 use tautline_tls::{Error, Tickets};
 use tautline_tls_tickets::{Material, Renewal, Ticketer};
 
@@ -11,29 +11,12 @@ const HEAD: usize = Material::NAME + NONCE_LEN;
 
 /// Seals and opens tickets.
 #[derive(Debug)]
-pub(crate) struct Sealer(Ticketer<Key>);
+pub(crate) struct Sealer(pub(crate) Arc<Ticketer<Key>>);
 
-impl Sealer {
-    /// Makes a sealer; `None` if tickets are off.
-    pub(crate) fn new(tickets: &Tickets, renewal: Renewal) -> Result<Option<Self>, Error> {
-        // The format's name is empty, because it was the first format.
-        Ok(Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()), renewal)?.map(Self))
-    }
-
-    /// Appends the keys, as [`Ticketer::save`] does.
-    pub(crate) fn save(&self, out: &mut Vec<u8>) {
-        self.0.save(out);
-    }
-
-    /// Goes on with saved keys, as [`Ticketer::restore`] does.
-    pub(crate) fn restore(&self, saved: &[u8]) -> Result<(), Error> {
-        self.0.restore(saved)
-    }
-
-    /// Erases keys whose time is over, as [`Ticketer::renew`] does.
-    pub(crate) fn renew(&self) -> Option<Duration> {
-        self.0.renew()
-    }
+/// Makes the keys; `None` if tickets are off.
+pub(crate) fn ticketer(tickets: &Tickets, renewal: Renewal) -> Result<Option<Ticketer<Key>>, Error> {
+    // The format's name is empty, because it was the first format.
+    Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()), renewal)
 }
 
 impl ProducesTickets for Sealer {
@@ -59,7 +42,7 @@ impl ProducesTickets for Sealer {
 /// A ticket is name (16 bytes), nonce (12), sealed session and tag (16). The tag covers the name too, which says at once
 /// whether a key fits. Hosts of a fleet draw random nonces for one key. AES-256-GCM-SIV (RFC 8452) allows that: a nonce
 /// that repeats reveals only whether two sessions are equal.
-struct Key {
+pub(crate) struct Key {
     name: [u8; Material::NAME],
     aead: LessSafeKey,
 }
@@ -101,11 +84,15 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
     use tautline_tls::TicketSecret;
 
+    fn sealer(tickets: &Tickets, renewal: Renewal) -> Sealer {
+        Sealer(Arc::new(ticketer(tickets, renewal).unwrap().unwrap()))
+    }
+
     fn fleet() -> Sealer {
-        let secret = TicketSecret::new(&[7; 32]).unwrap();
-        Sealer::new(&Tickets::fleet(secret), Renewal::Thread).unwrap().unwrap()
+        sealer(&Tickets::fleet(TicketSecret::new(&[7; 32]).unwrap()), Renewal::Thread)
     }
 
     #[test]
@@ -128,7 +115,7 @@ mod tests {
     #[test]
     fn servers_with_own_keys_reject_tickets_of_each_other() {
         let tickets = Tickets::Own { rotate: Duration::from_secs(60) };
-        let own = || Sealer::new(&tickets, Renewal::Caller).unwrap().unwrap();
+        let own = || sealer(&tickets, Renewal::Caller);
         let (a, b) = (own(), own());
         let ticket = a.encrypt(b"session").unwrap();
         assert!(a.decrypt(&ticket).is_some() && b.decrypt(&ticket).is_none());

@@ -1,17 +1,35 @@
 //! The verifiers of certificates, of servers and of clients, and the program's own decision behind them.
 
+use crate::anchors::Anchors;
 use crate::certificate;
 use crate::error::{Refused, describe};
+use crate::platform;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme};
 use std::fmt;
 use std::sync::Arc;
+use tautline_tls::fields::Role;
 use tautline_tls::{ClientAuth, Error, PeerCertificates, Roots, Verify};
+
+impl Anchors {
+    /// The anchors of a client's configuration. `None` if it verifies nothing.
+    ///
+    /// # Errors
+    /// A certificate cannot be an authority's, or the platform has no store.
+    pub fn of(roots: &Roots) -> Result<Option<Self>, Error> {
+        match roots {
+            Roots::Platform => platform::anchors().map(Some),
+            Roots::Pem(pem) => certificate::anchors(pem, "trusted roots").map(Some),
+            Roots::DangerNone => Ok(None),
+            _ => Err(Error::unknown("trusted roots")),
+        }
+    }
+}
 
 /// Makes the verifier with which a client checks servers.
 pub(crate) fn server_verifier(
@@ -19,16 +37,13 @@ pub(crate) fn server_verifier(
     verify: Option<&Arc<dyn Verify>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
-    let store = match roots {
-        Roots::Platform => platform()?,
-        Roots::Pem(pem) => certificate::roots(pem, "trusted roots")?,
-        Roots::DangerNone => return Ok(decided(Arc::new(DangerNone(Arc::clone(provider))), verify)),
-        _ => return Err(Error::unknown("trusted roots")),
+    let Some(anchors) = Anchors::of(roots)? else {
+        return Ok(decided(Arc::new(DangerNone(Arc::clone(provider))), verify));
     };
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider))
         .build()
         .map_err(|error| Error::Config(format!("trusted roots: {error}")))?;
-    Ok(decided(verifier, verify))
+    Ok(decided(Arc::new(Anchored { inner, anchors }), verify))
 }
 
 /// Puts the program's own decision, if there is one, behind a verifier.
@@ -63,34 +78,17 @@ pub(crate) fn client_verifier(
             Arc::new(NoClientRoots { inner: DangerNone(Arc::clone(provider)), required });
         return Ok(Arc::new(Decided { verify: Arc::clone(verify), inner }));
     }
-    let store = certificate::roots(pem, "roots for client certificates")?;
-    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider));
+    let anchors = certificate::anchors(pem, "roots for client certificates")?;
+    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider));
     if !required {
         builder = builder.allow_unauthenticated();
     }
-    let verifier = builder.build().map_err(|error| Error::Config(format!("roots for client certificates: {error}")))?;
+    let inner = builder.build().map_err(|error| Error::Config(format!("roots for client certificates: {error}")))?;
+    let verifier: Arc<dyn ClientCertVerifier> = Arc::new(Anchored { inner, anchors });
     Ok(match verify {
         Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),
         None => verifier,
     })
-}
-
-fn platform() -> Result<RootCertStore, Error> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut store = RootCertStore::empty();
-    // Trust stores hold a few certificates that predate today's rules. They are skipped.
-    let (_, rejected) = store.add_parsable_certificates(found.certs);
-    if rejected > 0 {
-        log::debug!("{rejected} certificates of the platform's trust store cannot be used");
-    }
-    if store.is_empty() {
-        let reason = found.errors.first().map_or_else(|| "it is empty".to_owned(), ToString::to_string);
-        return Err(Error::Config(format!(
-            "no trusted authority in the platform's trust store ({reason}): install the system's CA certificates, set \
-             SSL_CERT_FILE, or give the roots to trust"
-        )));
-    }
-    Ok(store)
 }
 
 /// Accepts every certificate. The handshake's signature is still verified, so the peer holds the certificate's key.
@@ -182,6 +180,57 @@ impl ClientCertVerifier for NoClientRoots {
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    }
+
+    signatures_by_inner!();
+}
+
+/// A verifier of rustls' that also accepts a trusted certificate as a peer's own.
+struct Anchored<V: ?Sized> {
+    inner: Arc<V>,
+    anchors: Anchors,
+}
+
+impl<V: ?Sized> fmt::Debug for Anchored<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Anchored")
+    }
+}
+
+impl ServerCertVerifier for Anchored<WebPkiServerVerifier> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let accepted = ServerCertVerified::assertion();
+        self.anchors.judge(end_entity, (Role::Server, Some(server_name)), now, (verified, accepted))
+    }
+
+    signatures_by_inner!();
+}
+
+impl ClientCertVerifier for Anchored<dyn ClientCertVerifier> {
+    fn client_auth_mandatory(&self) -> bool {
+        self.inner.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
+        self.anchors.judge(end_entity, (Role::Client, None), now, (verified, ClientCertVerified::assertion()))
     }
 
     signatures_by_inner!();

@@ -13,6 +13,7 @@ use tautline_buf::Buf;
 use tautline_testkit::Random;
 use tautline_testkit::pair::{End, Side, Split};
 use tautline_testkit::rustls_peer::{Fixture, SUITES};
+use tautline_tls::alert::Alert;
 use tautline_tls::{Content, Engine as _, Error, Session as _, Versions};
 use tautline_tls_rustls::fused::{Engine, Session};
 
@@ -32,7 +33,7 @@ enum Expected {
     /// A KeyUpdate with a request: from then on we owe one.
     Request,
     Closed,
-    Alert(&'static str),
+    Alert(Alert),
     /// The record was changed in transit.
     Forged,
 }
@@ -153,7 +154,7 @@ impl Stream {
                     Err(error) => {
                         let expected = self.expected.pop_front();
                         let same = match (&expected, &error) {
-                            (Some((_, Expected::Alert(name))), Error::Alert(told)) => name == told,
+                            (Some((_, Expected::Alert(alert))), Error::Alert(told)) => alert == told,
                             (Some((_, Expected::Forged)), Error::Peer(_)) => true,
                             _ => false,
                         };
@@ -249,7 +250,7 @@ impl Stream {
     fn end(&mut self, ending: Ending) {
         match ending {
             Ending::TheyClose => self.they_seal(ALERT, &[1, 0], Expected::Closed),
-            Ending::TheyAlert => self.they_seal(ALERT, &[2, 80], Expected::Alert("internal_error")),
+            Ending::TheyAlert => self.they_seal(ALERT, &[2, 80], Expected::Alert(Alert::INTERNAL_ERROR)),
             Ending::TheyForge => {
                 self.they_seal(DATA, b"as it was", Expected::Forged);
                 let at = self.wire.len() - 1 - self.random.below(20);

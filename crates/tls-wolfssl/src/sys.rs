@@ -10,6 +10,7 @@ static CAPABILITIES: Capabilities = {
     let mut can = Capabilities::new("wolfssl", "wolfSSL (GPLv3)").with_feature("wolfssl").with_session_memory(33_600);
     can.own_verifier = false;
     can.exporter = false;
+    can.challenges = false;
     can.stapling = false;
     can.ed25519 = false;
     can.several_keys = false;

@@ -48,6 +48,8 @@ pub struct Capabilities {
     pub own_verifier: bool,
     /// TLS 1.3 sessions export keying material ([`Session::export_keying_material`](crate::Session)).
     pub exporter: bool,
+    /// A server answers challenges of TLS-ALPN-01 ([`Challenges`](crate::Challenges)).
+    pub challenges: bool,
     /// An established session's keys can be exported.
     pub key_export: bool,
     /// Records are opened in place, without a copy.
@@ -79,6 +81,7 @@ impl Capabilities {
             key_log: true,
             own_verifier: true,
             exporter: true,
+            challenges: true,
             key_export: false,
             in_place: false,
             shares_records: false,

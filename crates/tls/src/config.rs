@@ -1,52 +1,19 @@
-use crate::{Sessions, Tickets, Verify};
+use crate::{Certificate, Challenges, Sessions, Tickets, Verify};
+use std::path::Path;
 use std::sync::Arc;
-use zeroize::Zeroizing;
 
-/// A certificate chain with its private key, both in PEM.
+/// The reason to report a key log with this mode, if others than its owner can read or write it.
 ///
-/// ```
-/// use tautline_tls::{Certificate, ServerConfig};
-///
-/// let (chain, key) = ("-----BEGIN CERTIFICATE-----…", "-----BEGIN PRIVATE KEY-----…");
-/// let certificate = Certificate::new(chain, key).with_name("example.com");
-/// let config = ServerConfig::new([certificate]);
-/// assert_eq!(config.certificates[0].name, "example.com");
-/// ```
-#[derive(Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Certificate {
-    /// Chain in PEM, end entity first.
-    pub chain: Vec<u8>,
-    /// Private key in PEM: PKCS#8, PKCS#1 or SEC1. Wiped when dropped, also in each clone.
-    pub key: Zeroizing<Vec<u8>>,
-    /// OCSP response for this certificate (RFC 6960, DER), to be stapled (RFC 6066, section 8); empty for none.
-    ///
-    /// An expired response is not sent.
-    pub ocsp: Vec<u8>,
-    /// Name in errors and logs, such as the file's name; if it is empty, they number the certificate.
-    pub name: String,
-}
-
-impl Certificate {
-    /// Makes a certificate of a chain, end entity first, and its private key, both in PEM.
-    #[must_use]
-    pub fn new(chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        Self { chain: chain.into(), key: Zeroizing::new(key.into()), ..Self::default() }
-    }
-
-    /// With this OCSP response, DER.
-    #[must_use]
-    pub fn with_ocsp(mut self, ocsp: impl Into<Vec<u8>>) -> Self {
-        self.ocsp = ocsp.into();
-        self
-    }
-
-    /// With this name in errors and in the log.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
+/// Its readers can decrypt all sessions in it.
+#[must_use]
+pub fn key_log_flaw(path: &Path, mode: u32) -> Option<String> {
+    (mode & 0o077 != 0).then(|| {
+        let (path, mode) = (path.display(), mode & 0o777);
+        format!(
+            "SSLKEYLOGFILE: others than its owner have access to {path} (mode {mode:03o}), and so to all sessions whose \
+             secrets are in it: chmod 600 {path}"
+        )
+    })
 }
 
 /// Whether a server requests certificates of its clients.
@@ -171,6 +138,10 @@ pub struct ServerConfig {
     pub verify: Option<Arc<dyn Verify>>,
     /// Keeps a secret of each connection for [`Session::export_keying_material`](crate::Session).
     pub exporter: bool,
+    /// Certificates for authorities that validate the server's names; `None` for a server that answers no challenges.
+    ///
+    /// Engines whose [`Capabilities`](crate::Capabilities) lack `challenges` reject it.
+    pub challenges: Option<Arc<dyn Challenges>>,
 }
 
 impl ServerConfig {
@@ -245,6 +216,13 @@ impl ServerConfig {
         self.exporter = exporter;
         self
     }
+
+    /// With these certificates for authorities that validate the server's names.
+    #[must_use]
+    pub fn with_challenges(mut self, challenges: Arc<dyn Challenges>) -> Self {
+        self.challenges = Some(challenges);
+        self
+    }
 }
 
 impl Default for ServerConfig {
@@ -259,6 +237,7 @@ impl Default for ServerConfig {
             key_log: false,
             verify: None,
             exporter: false,
+            challenges: None,
         }
     }
 }
@@ -366,19 +345,5 @@ impl ClientConfig {
     pub const fn with_exporter(mut self, exporter: bool) -> Self {
         self.exporter = exporter;
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Certificate;
-    use zeroize::ZeroizeOnDrop;
-
-    #[test]
-    fn private_keys_are_wiped_when_dropped() {
-        const fn is_wiped(_: &impl ZeroizeOnDrop) {}
-        let certificate = Certificate::new("chain", "key");
-        is_wiped(&certificate.key);
-        assert_eq!(certificate.key.as_slice(), b"key");
     }
 }

@@ -1,4 +1,5 @@
-use crate::{Capabilities, Error, Helpers, ServerConfig};
+use crate::alert::Alert;
+use crate::{Capabilities, CipherSuite, Error, Helpers, NamedGroup, ProtocolVersion, ServerConfig};
 use core::fmt;
 use core::time::Duration;
 use tautline_buf::Buf;
@@ -15,6 +16,11 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// The engine's name in configuration, logs and results: `rustls`, `plain`.
     fn name(&self) -> &'static str {
         self.capabilities().engine
+    }
+
+    /// Whether its sessions have no TLS, as [`Session::is_plain`] says of each.
+    fn is_plain(&self) -> bool {
+        false
     }
 
     /// Makes a session for a connection that a client opened.
@@ -102,13 +108,8 @@ pub trait Session: Send + 'static {
     /// Whether plaintext and wire bytes are the same.
     ///
     /// If so, the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
-    const PASSTHROUGH: bool = false;
-
-    /// Whether plaintext and wire bytes of this connection are the same.
-    ///
-    /// It differs from [`PASSTHROUGH`](Self::PASSTHROUGH) only for a type that stands for sessions with TLS and without.
     fn is_plain(&self) -> bool {
-        Self::PASSTHROUGH
+        false
     }
 
     /// Advances the handshake with the bytes in `wire`; returns how many were used.
@@ -184,10 +185,8 @@ pub trait Session: Send + 'static {
         Err(NO_EXPORTER)
     }
 
-    /// The fatal alert that this end sent, by its number in RFC 8446, section 6.
-    ///
-    /// `None` if there was none, or if the session does not know.
-    fn sent_alert(&self) -> Option<u8> {
+    /// The fatal alert that this end sent; `None` if there was none, or if the session does not know.
+    fn sent_alert(&self) -> Option<Alert> {
         None
     }
 
@@ -338,26 +337,27 @@ pub enum Content<'b> {
 /// The result of a TLS handshake.
 ///
 /// ```
-/// use tautline_tls::TlsInfo;
+/// use tautline_tls::{CipherSuite, ProtocolVersion, TlsInfo};
 ///
-/// fn describe(tls: &TlsInfo) -> String {
-///     if tls.version.is_empty() { "without TLS".into() } else { format!("{} by {}", tls.version, tls.suite) }
-/// }
-/// assert_eq!(describe(&TlsInfo::default()), "without TLS");
+/// let mut info = TlsInfo::default();
+/// assert_eq!(info.to_string(), "no TLS");
+/// info.version = Some(ProtocolVersion::Tls13);
+/// info.suite = Some(CipherSuite::Aes128GcmSha256);
+/// assert_eq!(info.to_string(), "TLSv1.3, TLS_AES_128_GCM_SHA256");
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsInfo {
-    /// `TLSv1.3` or `TLSv1.2`; empty without TLS.
-    pub version: &'static str,
-    /// Cipher suite by its IANA name, such as `TLS13_AES_128_GCM_SHA256`.
-    pub suite: String,
+    /// Version of TLS; `None` without TLS.
+    pub version: Option<ProtocolVersion>,
+    /// Cipher suite; `None` without TLS.
+    pub suite: Option<CipherSuite>,
     /// Providers of the AEAD, such as `aws-lc`, if records are opened and sealed in place; otherwise empty.
     ///
     /// If there are two, each seals or opens records of other sizes.
     pub aead: &'static str,
-    /// Key exchange group, such as `X25519MLKEM768`.
-    pub group: String,
+    /// Group of the key exchange; `None` if there was none, or if the library names one that is unknown here.
+    pub group: Option<NamedGroup>,
     /// Application protocol, negotiated by ALPN.
     pub alpn: Option<Vec<u8>>,
     /// Host name that the client sent in SNI.
@@ -366,6 +366,16 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The peer's certificates in DER, end entity first.
     pub peer_certificates: Vec<Vec<u8>>,
+}
+
+/// Version, suite and group: `TLSv1.3, TLS_AES_128_GCM_SHA256, X25519`.
+impl fmt::Display for TlsInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(version) = self.version else { return f.write_str("no TLS") };
+        write!(f, "{version}")?;
+        self.suite.iter().try_for_each(|suite| write!(f, ", {suite}"))?;
+        self.group.iter().try_for_each(|group| write!(f, ", {group}"))
+    }
 }
 
 /// Certificates are shown by their sizes, and the protocol as text.

@@ -1,3 +1,4 @@
+use crate::alert::Alert;
 use std::fmt;
 
 /// A failure of a session or a configuration; each variant names the party at fault.
@@ -10,8 +11,8 @@ pub enum Error {
     Config(String),
     /// The peer broke the protocol or did not authenticate.
     Peer(String),
-    /// The peer sent a fatal alert: its name in RFC 8446, section 6.
-    Alert(String),
+    /// The peer sent a fatal alert.
+    Alert(Alert),
     /// This end rejected the peer's certificate, for the reason given.
     Certificate(String),
     /// The TLS library failed on its own.
@@ -32,7 +33,7 @@ impl fmt::Display for Error {
             Self::ApiMisuse(what) => write!(f, "TLS API misuse: {what}"),
             Self::Config(what) => write!(f, "TLS configuration: {what}"),
             Self::Peer(what) => write!(f, "TLS peer misbehaved: {what}"),
-            Self::Alert(name) => write!(f, "TLS peer sent the alert {name}"),
+            Self::Alert(alert) => write!(f, "TLS peer sent the alert {alert}"),
             Self::Certificate(what) => write!(f, "peer certificate refused: {what}"),
             Self::Library(what) => write!(f, "TLS library: {what}"),
         }

@@ -61,6 +61,13 @@ impl<'a> Hello<'a> {
         core::str::from_utf8(name).ok()
     }
 
+    /// Whether the client offers this application protocol (RFC 7301, section 3.1) and no other.
+    #[must_use]
+    pub fn offers_only(&self, protocol: &[u8]) -> bool {
+        let list = self.extension(16).and_then(vector).unwrap_or_default().0;
+        short_vector(list).is_some_and(|(first, others)| first == protocol && others.is_empty())
+    }
+
     /// The signature schemes that the client offers (RFC 8446, section 4.2.3) and that one of its suites can use.
     #[must_use]
     pub fn schemes(&self) -> Vec<u16> {
@@ -196,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn reads_whether_one_protocol_alone_is_offered() {
+        let offers = |list: &[u8]| {
+            let hello = hello(0, &[0x1301], &[(16, &vector(list))]);
+            Hello::read(&hello).unwrap().offers_only(b"acme-tls/1")
+        };
+        assert!(offers(b"\x0aacme-tls/1"));
+        assert!(!offers(b"\x0aacme-tls/1\x02h2") && !offers(b"\x02h2\x0aacme-tls/1") && !offers(b"\x0aacme-tls/2"));
+        assert!(!offers(b"") && !offers(b"\x0bacme-tls/1"));
+        assert!(!Hello::read(&hello(0, &[0x1301], &[])).unwrap().offers_only(b"acme-tls/1"));
+    }
+
+    #[test]
     fn rejects_every_truncation_and_survives_changed_bytes() {
         let schemes = vector(&[4, 3]);
         let whole = hello(32, &[0x1303], &[(13, &schemes), (41, b"")]);
@@ -208,7 +227,7 @@ mod tests {
                 changed[at] = byte;
                 if let Some(hello) = Hello::read(&changed) {
                     let _ = (hello.prefers_chacha(), hello.server_name(), hello.schemes(), hello.offers_ticket());
-                    let _ = (hello.has_suites_for(true), hello.offers_tls13());
+                    let _ = (hello.has_suites_for(true), hello.offers_tls13(), hello.offers_only(b"acme-tls/1"));
                 }
             }
         }

@@ -20,6 +20,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     key_log: false,
     own_verifier: false,
     exporter: false,
+    challenges: false,
     key_export: false,
     in_place: false,
     shares_records: false,
@@ -65,6 +66,10 @@ impl crate::Engine for Engine {
         &CAPABILITIES
     }
 
+    fn is_plain(&self) -> bool {
+        true
+    }
+
     fn accept(&self) -> Result<Session, Error> {
         Ok(Session)
     }
@@ -83,7 +88,9 @@ impl crate::Engine for Engine {
 }
 
 impl crate::Session for Session {
-    const PASSTHROUGH: bool = true;
+    fn is_plain(&self) -> bool {
+        true
+    }
 
     fn handshake(&mut self, _wire: &mut [u8], _out: &mut Buf) -> Result<(usize, Handshake), Error> {
         Ok((0, Handshake::Complete))

@@ -1,5 +1,7 @@
 //! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length.
 
+use crate::alert::Alert;
+
 /// Length of a record header in bytes.
 pub const HEADER: usize = 5;
 
@@ -28,32 +30,26 @@ pub enum Stage {
 /// A record header that no peer may send: the alert for the peer, and the peer's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHeader {
-    /// The code of the alert (RFC 8446, section 6).
-    pub alert: u8,
+    /// The alert for the peer.
+    pub alert: Alert,
     /// The peer's fault, as the end of a sentence that begins with the peer.
     pub what: &'static str,
 }
 
-/// The alert unexpected_message.
-pub const UNEXPECTED_MESSAGE: u8 = 10;
-/// The alert record_overflow.
-pub const RECORD_OVERFLOW: u8 = 22;
-/// The alert protocol_version.
-pub const PROTOCOL_VERSION: u8 = 70;
-
-/// Checks type, version and length of the record at the front of `wire`, before its body arrives.
+/// Checks type and length of the record at the front of `wire`, before its body arrives.
 ///
-/// RFC 8446, section 5.1: the version is 0x0303, or 0x0301 in a client's first flight. Alerts of old peers may have any
-/// version of TLS until the handshake is complete. A plaintext has at most 2^14 bytes, and a protected record of TLS 1.3 at
-/// most 256 more. A header that is not whole is not checked.
+/// The version only tells TLS from other protocols. Peers put 0x0301 and others there, also into a second ClientHello. A
+/// plaintext has at most 2^14 bytes, and a protected record of TLS 1.3 at most 256 more. A header that is not whole is not
+/// checked.
 ///
 /// # Errors
 /// The header is one that no peer may send in this stage.
 pub fn check(wire: &[u8], stage: Stage) -> Result<(), BadHeader> {
-    let &[kind, major, minor, high, low, ..] = wire else { return Ok(()) };
+    //= https://www.rfc-editor.org/rfc/rfc8446#section-5.1
+    //# This field is deprecated and MUST be ignored for all purposes.
+    let &[kind, major, _, high, low, ..] = wire else { return Ok(()) };
     let bad = |alert, what| Err(BadHeader { alert, what });
     let len = usize::from(u16::from_be_bytes([high, low]));
-    let is_open = matches!(stage, Stage::Open12 | Stage::Open13);
     let (is_known, most) = match stage {
         Stage::Open13 => (kind == 23, MAX_BODY_TLS13),
         Stage::Open12 => (matches!(kind, 20..=23), MAX_BODY),
@@ -61,20 +57,16 @@ pub fn check(wire: &[u8], stage: Stage) -> Result<(), BadHeader> {
         Stage::Handshake => (matches!(kind, 20..=23), if kind == 23 { MAX_BODY_TLS13 } else { MAX_PLAIN }),
     };
     if major != 3 || !matches!(kind, 20..=24) {
-        return bad(UNEXPECTED_MESSAGE, not_tls(wire));
+        return bad(Alert::UNEXPECTED_MESSAGE, not_tls(wire));
     }
     if !is_known {
-        return bad(UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here");
-    }
-    let may_be_old = stage == Stage::Hello && minor == 1 || kind == 21 && !is_open && minor < 3;
-    if minor != 3 && !may_be_old {
-        return bad(PROTOCOL_VERSION, "it sent a record of another version of TLS");
+        return bad(Alert::UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here");
     }
     if len > most {
-        return bad(RECORD_OVERFLOW, "it sent a record of an impossible length");
+        return bad(Alert::RECORD_OVERFLOW, "it sent a record of an impossible length");
     }
     if len == 0 && kind != 23 {
-        return bad(UNEXPECTED_MESSAGE, "it sent a record of an impossible length");
+        return bad(Alert::UNEXPECTED_MESSAGE, "it sent a record of an impossible length");
     }
     Ok(())
 }
@@ -119,7 +111,8 @@ pub fn not_tls(wire: &[u8]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Front, PROTOCOL_VERSION, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE, check, front};
+    use super::{Front, Stage, check, front};
+    use crate::alert::Alert;
 
     #[test]
     fn headers_are_checked_before_bodies_arrive() {
@@ -136,14 +129,13 @@ mod tests {
                     Stage::Open13 => kind == 23,
                 };
                 assert_eq!(alert([kind, 3, 3, 0, 9], stage).is_none(), fits, "{kind} {stage:?}");
-                assert!(fits || alert([kind, 3, 3, 0, 9], stage) == Some(UNEXPECTED_MESSAGE));
+                assert!(fits || alert([kind, 3, 3, 0, 9], stage) == Some(Alert::UNEXPECTED_MESSAGE));
             }
             for version in 0..=u16::MAX {
                 let [major, minor] = version.to_be_bytes();
                 let kind = if stage == Stage::Open13 { 23 } else { 22 };
-                let fits = version == 0x0303 || stage == Stage::Hello && version == 0x0301;
-                let expected = if major == 3 { PROTOCOL_VERSION } else { UNEXPECTED_MESSAGE };
-                assert_eq!(alert([kind, major, minor, 0, 9], stage), (!fits).then_some(expected), "{version:x}");
+                let expected = (major != 3).then_some(Alert::UNEXPECTED_MESSAGE);
+                assert_eq!(alert([kind, major, minor, 0, 9], stage), expected, "{version:x}");
             }
         }
         for (kind, stage, most) in [
@@ -156,14 +148,13 @@ mod tests {
         ] {
             for len in [1, 2, most - 1, most, most + 1, u16::MAX] {
                 let [high, low] = len.to_be_bytes();
-                let expected = (len > most).then_some(RECORD_OVERFLOW);
+                let expected = (len > most).then_some(Alert::RECORD_OVERFLOW);
                 assert_eq!(alert([kind, 3, 3, high, low], stage), expected, "{kind} {stage:?} {len}");
             }
         }
         // An old server that knows no version of the client's.
         assert_eq!(alert([21, 3, 1, 0, 2], Stage::Handshake), None);
-        assert_eq!(alert([21, 3, 1, 0, 2], Stage::Open12), Some(PROTOCOL_VERSION));
-        assert_eq!(alert([22, 3, 3, 0, 0], Stage::Handshake), Some(UNEXPECTED_MESSAGE));
+        assert_eq!(alert([22, 3, 3, 0, 0], Stage::Handshake), Some(Alert::UNEXPECTED_MESSAGE));
         assert_eq!(alert([23, 3, 3, 0, 0], Stage::Open13), None, "the AEAD rejects it");
     }
 

@@ -129,12 +129,12 @@ impl Acceptor {
     /// # Errors
     /// [`Error::Connect`] if the handshake fails before there is a request.
     pub async fn ask<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<Asking<T>, Error> {
-        let session = match &self.tls {
-            Some(tls) => Session::Tls(tls.accept()?),
-            None => Session::Plain(plain::Session),
+        let session: Session = match &self.tls {
+            Some(tls) => Box::new(tls.accept()?),
+            None => Box::new(plain::Session),
         };
         let connection = Connection::server(session, self.config.clone(), now());
-        let mut socket = WebSocket::new(io, connection, self.config.clone());
+        let mut socket = WebSocket::new(io, connection, self.config.clone())?;
         socket.opening().await?;
         Ok(Asking { socket })
     }
@@ -174,6 +174,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
         self.socket.connection_ref().request().expect("a request waits")
     }
 
+    /// The request's body, of at most [`Limits::max_body`](tautline_engine::Limits) bytes.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.socket.connection_ref().body()
+    }
+
     /// Accepts the WebSocket, with further headers in the response.
     ///
     /// # Errors
@@ -192,7 +198,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     /// # Errors
     /// [`Error::Connect`] if the connection fails.
     pub async fn respond<B: AsRef<[u8]>>(mut self, response: &http::Response<B>) -> Result<Option<Self>, Error> {
-        context::with(|buffers| self.socket.connection().respond(response, buffers))??;
+        context::with(|buffers| self.socket.connection().respond(response, buffers, now()))??;
         match self.socket.opening().await {
             Ok(Happened::Request) => Ok(Some(self)),
             Ok(_) | Err(Error::Connect(_)) => Ok(None),

@@ -1,3 +1,4 @@
+use crate::addresses::Addresses;
 use crate::error::Error;
 use crate::session::Session;
 use crate::socket::WebSocket;
@@ -39,6 +40,7 @@ pub async fn connect(uri: &str) -> Result<WebSocket<TcpStream>, Error> {
 pub struct Connector {
     engine: Option<fused::Engine>,
     config: Arc<Config>,
+    addresses: Arc<Addresses>,
 }
 
 impl Connector {
@@ -47,13 +49,13 @@ impl Connector {
     /// # Errors
     /// [`Error::Tls`] if a root or a certificate cannot be used.
     pub fn new(tls: &ClientConfig) -> Result<Self, Error> {
-        Ok(Self { engine: Some(fused::Engine::client(tls)?), config: Arc::default() })
+        Ok(Self { engine: Some(fused::Engine::client(tls)?), config: Arc::default(), addresses: Arc::default() })
     }
 
     /// A connector for `ws://` alone.
     #[must_use]
     pub fn plain() -> Self {
-        Self { engine: None, config: Arc::default() }
+        Self { engine: None, config: Arc::default(), addresses: Arc::default() }
     }
 
     /// Sets limits and deadlines.
@@ -69,7 +71,8 @@ impl Connector {
 
     /// Connects to `target`, or to its proxy, and opens a WebSocket.
     ///
-    /// The addresses of the host are tried in turn, and a further one after 250 ms at the latest.
+    /// The addresses of the host are tried in turn, and a further one after 250 ms at the latest. Addresses that failed
+    /// recently come last, also if they accepted a connection and then said nothing.
     /// [`Target::reconnect`] has no effect here: see [`connections`](Self::connections).
     ///
     /// # Errors
@@ -77,23 +80,34 @@ impl Connector {
     /// handshake fails.
     pub async fn connect(&self, target: impl Into<Arc<Target>>) -> Result<WebSocket<TcpStream>, Error> {
         let target = target.into();
+        target.check()?;
+        self.check_scheme(&target)?;
         let (host, port) = match &target.proxy {
             Some(proxy) => (proxy.host.as_str(), proxy.port),
             None => (target.host(), target.port()),
         };
         let socket = async {
-            match &target.address {
-                None => resolve::connect(host, port, &target).await,
-                Some(address @ Address::Tcp(tcp)) => resolve::connect_to(*tcp, target.source.as_ref())
+            // Addresses that the program has found take the place of the host.
+            let literal = || target.literal().filter(|_| target.addresses.is_empty()).map(Address::Tcp);
+            match target.address.clone().or_else(literal) {
+                None => resolve::connect(host, port, &target, &self.addresses).await,
+                Some(address @ Address::Tcp(tcp)) => resolve::connect_to(tcp, target.source.as_ref())
                     .await
-                    .map_err(|error| ConnectError::Io { address: address.clone(), error: error.into() }),
+                    .map(|stream| (tcp, stream))
+                    .map_err(|error| ConnectError::Io { address, error: error.into(), others: Arc::default() }),
                 Some(_) => Err(ConnectError::Target("connect to a Unix socket, and pass it to connect_over".into())),
             }
         };
         let late = |_| ConnectError::Ended(Cause::Timeout(Deadline::Connect));
-        let stream = tokio::time::timeout(self.config.deadlines.connect, socket).await.map_err(late)??;
+        let (address, stream) = tokio::time::timeout(self.config.deadlines.connect, socket).await.map_err(late)??;
         stream.set_nodelay(true)?;
-        self.connect_over(target, stream).await
+        let opened = self.connect_over(target, stream).await;
+        match &opened {
+            Ok(_) => self.addresses.opened(&address),
+            Err(Error::Connect(error)) => self.addresses.failed(address, error),
+            Err(_) => {}
+        }
+        opened
     }
 
     /// Opens a WebSocket to `target` over `io`, which leads to it or to its proxy.
@@ -106,19 +120,31 @@ impl Connector {
         io: T,
     ) -> Result<WebSocket<T>, Error> {
         let target = target.into();
-        let session = match &self.engine {
-            _ if !target.is_secure() => Session::Plain(plain::Session),
-            Some(engine) => Session::Tls(engine.connect(target.tls_name())?),
-            None => {
-                let why = "this connector is for ws:// alone: make it by Connector::new";
-                return Err(Error::Connect(ConnectError::Target(why.into())));
-            }
-        };
+        let session = self.session(&target)?;
         let open = |buffers: &mut _| Connection::client(session, target, self.config.clone(), buffers, now());
         let connection = context::with(open)??;
-        let mut socket = WebSocket::new(io, connection, self.config.clone());
+        let mut socket = WebSocket::new(io, connection, self.config.clone())?;
         socket.opening().await?;
         Ok(socket)
+    }
+
+    /// A session of TLS for `target`, if its scheme wants one. It may use up a ticket.
+    pub(crate) fn session(&self, target: &Target) -> Result<Session, ConnectError> {
+        self.check_scheme(target)?;
+        match &self.engine {
+            Some(engine) if target.is_secure() => {
+                let session = engine.connect(&target.tls_name());
+                Ok(Box::new(session.map_err(|error| ConnectError::Ended(Cause::Tls(error)))?))
+            }
+            _ => Ok(Box::new(plain::Session)),
+        }
+    }
+
+    fn check_scheme(&self, target: &Target) -> Result<(), ConnectError> {
+        if target.is_secure() && self.engine.is_none() {
+            return Err(ConnectError::Target("this connector is for ws:// alone: make it by Connector::new".into()));
+        }
+        Ok(())
     }
 }
 

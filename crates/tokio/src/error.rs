@@ -11,6 +11,8 @@ use tautline_engine::{Closed, ConnectError};
 pub enum Error {
     /// The TLS configuration cannot work.
     Tls(tautline_tls::Error),
+    /// The configuration asks for something that this crate does not do. The text names the remedy.
+    Config(&'static str),
     /// The connection could not be opened, by this end or by the other.
     Connect(ConnectError),
     /// The open connection ended otherwise than by close frames.
@@ -21,10 +23,23 @@ pub enum Error {
     Io(io::Error),
 }
 
+impl Error {
+    /// Whether a further attempt to connect must fail in the same way, as [`ConnectError::is_permanent`] says.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Tls(_) | Self::Config(_) => true,
+            Self::Connect(error) => error.is_permanent(),
+            Self::Closed(_) | Self::Unsent(_) | Self::Io(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tls(error) => write!(f, "{error}"),
+            Self::Config(error) => f.write_str(error),
             Self::Connect(error) => fmt::Display::fmt(error, f),
             Self::Closed(closed) => {
                 write!(f, "connection closed ({}): ", closed.code.get())?;
@@ -42,7 +57,7 @@ impl StdError for Error {
             Self::Tls(error) => error.source(),
             Self::Connect(error) => error.source(),
             Self::Closed(closed) => closed.cause.source(),
-            Self::Unsent(_) => None,
+            Self::Config(_) | Self::Unsent(_) => None,
             Self::Io(error) => error.source(),
         }
     }

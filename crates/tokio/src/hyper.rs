@@ -84,9 +84,9 @@ impl Future for Upgrade {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let upgraded = ready!(Pin::new(&mut self.on_upgrade).poll(cx)).map_err(io::Error::other)?;
-        let session = Session::Plain(plain::Session);
+        let session: Session = Box::new(plain::Session);
         let connection = Connection::upgraded(session, Role::Server, self.deflate, self.config.clone(), now());
-        let mut socket = WebSocket::new(TokioIo::new(upgraded), connection, self.config.clone());
+        let mut socket = WebSocket::new(TokioIo::new(upgraded), connection, self.config.clone())?;
         socket.set_opened(std::mem::take(&mut self.opened));
         Poll::Ready(Ok(socket))
     }

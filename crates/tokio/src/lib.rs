@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod addresses;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod connect;
@@ -65,11 +66,11 @@ pub use split::{Receiver, Sender};
 pub use tautline_engine::connection::{Opened, Unsent};
 pub use tautline_engine::{
     Cause, Closed, Config, ConnectError, Deadline, Deadlines, Limits, Lookup, Outgoing, Proxy, ProxyKind, Reconnect,
-    Resolver, SlowConsumer, Target, feed,
+    Resolver, SlowConsumer, Target,
 };
 pub use tautline_io::Source;
-pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, TlsInfo};
-pub use tautline_ws::handshake::{Origins, Policy};
+pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, ProtocolVersion, Roots, ServerConfig, TlsInfo};
+pub use tautline_ws::handshake::{Origin, OriginError, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, RetryAfter, deflate::DeflateConfig};
 
 /// Runs the code in the document as tests.

@@ -9,8 +9,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use tautline_engine::{Reconnect, Target};
+use std::time::{Duration, Instant, SystemTime};
+use tautline_engine::{ConnectError, Reconnect, Target};
 use tokio::net::TcpStream;
 
 type Attempt = Pin<Box<dyn Future<Output = Result<WebSocket<TcpStream>, Error>> + Send>>;
@@ -18,7 +18,8 @@ type Attempt = Pin<Box<dyn Future<Output = Result<WebSocket<TcpStream>, Error>> 
 /// The connections of a client that reconnects: a stream, whose next item is the next open connection.
 ///
 /// Ask for the next one when the last has ended. [`Target::reconnect`] says how long it waits before each attempt, unless the
-/// server has [said when to come back](crate::Closed::retry_after).
+/// server has said when to come back: [in its close frame](crate::Closed::retry_after), or in the
+/// [`Retry-After`](ConnectError::retry_after) of a refusal.
 ///
 /// ```
 /// use tautline_tokio::{Connector, Error, Target};
@@ -62,7 +63,8 @@ impl Connections {
     /// If this future is dropped, the attempt under way rests until the next call.
     ///
     /// # Errors
-    /// The error of the last attempt, once [`Reconnect::attempts`] have failed.
+    /// The error of the last attempt, once [`Reconnect::attempts`] have failed, or at once if it is
+    /// [permanent](Error::is_permanent).
     pub async fn next(&mut self) -> Result<Option<WebSocket<TcpStream>>, Error> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -111,16 +113,31 @@ impl Connections {
                     self.opened = Some(now());
                     return Poll::Ready(Ok(Some(socket)));
                 }
-                Err(error) if waits.attempts.is_some_and(|most| self.failures >= most) => {
-                    self.ended = true;
-                    return Poll::Ready(Err(error));
-                }
                 Err(error) => {
+                    let error = self.worse(error);
+                    if error.is_permanent() || waits.attempts.is_some_and(|most| self.failures >= most) {
+                        self.ended = true;
+                        return Poll::Ready(Err(error));
+                    }
                     log::info!("{}: {error:#}", self.target.uri);
                     self.failures = self.failures.saturating_add(1);
+                    if let Error::Connect(error) = &error
+                        && let Some(after) = error.retry_after(SystemTime::now())
+                    {
+                        self.told.note(after);
+                    }
                 }
             }
         }
+    }
+
+    /// The error of an attempt, or a permanent one that would follow once the network works.
+    ///
+    /// A session may use up a ticket. So it is made for this only if the first attempt has failed, when there can be none.
+    fn worse(&self, error: Error) -> Error {
+        let is_first = self.failures == 0 && !error.is_permanent();
+        let next = is_first.then(|| self.connector.session(&self.target).err()).flatten();
+        next.filter(ConnectError::is_permanent).map_or(error, Error::Connect)
     }
 
     /// Counts the end of the last connection as a failure. After one that was open for long, the count begins anew.

@@ -1,10 +1,12 @@
 //! Sockets to a host by its name: its addresses, and the race between them.
 
+use crate::addresses::Addresses;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use tautline_engine::{ConnectError, Lookup, Resolver, Target};
-use tautline_io::Source;
+use tautline_io::{Address, Source};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -12,12 +14,24 @@ use tokio::task::JoinSet;
 /// Time between attempts (RFC 8305, section 5).
 const DELAY: Duration = Duration::from_millis(250);
 
+/// Most addresses of a target that are tried.
+const MOST_ADDRESSES: usize = 64;
+
 /// Connects to the first address of `host` that answers. Further attempts begin while earlier ones wait.
-pub(crate) async fn connect(host: &str, port: u16, target: &Target) -> Result<TcpStream, ConnectError> {
-    let found = addresses(host, port, target.resolver.as_deref()).await?;
-    let mut rest = alternating(found).into_iter();
+pub(crate) async fn connect(
+    host: &str,
+    port: u16,
+    target: &Target,
+    memory: &Addresses,
+) -> Result<(SocketAddr, TcpStream), ConnectError> {
+    let found = if target.addresses.is_empty() {
+        addresses(host, port, target.resolver.as_deref()).await?
+    } else {
+        target.addresses.iter().take(MOST_ADDRESSES).copied().collect()
+    };
+    let mut rest = memory.order(found).into_iter();
     let mut attempts = JoinSet::new();
-    let mut last = ConnectError::Resolve(format!("{host} has no address"));
+    let mut failed = Vec::new();
     loop {
         if let Some(address) = rest.next() {
             let source = target.source.clone();
@@ -32,12 +46,17 @@ pub(crate) async fn connect(host: &str, port: u16, target: &Target) -> Result<Tc
             attempts.join_next().await
         };
         match ended {
-            Some(Ok((_, Ok(stream)))) => return Ok(stream),
+            Some(Ok((address, Ok(stream)))) => return Ok((address, stream)),
             Some(Ok((address, Err(error)))) => {
-                last = ConnectError::Io { address: address.into(), error: error.into() };
+                let (own, error) = (Address::from(address), Arc::new(error));
+                failed.push((own.clone(), error.clone()));
+                memory.failed(address, &ConnectError::Io { address: own, error, others: Arc::default() });
             }
             Some(Err(_)) => {}
-            None if rest.len() == 0 => return Err(last),
+            None if rest.len() == 0 => {
+                let none = || ConnectError::Resolve(format!("{host} has no address"));
+                return Err(ConnectError::of_attempts(failed).unwrap_or_else(none));
+            }
             None => {}
         }
     }
@@ -73,25 +92,9 @@ async fn addresses(host: &str, port: u16, own: Option<&dyn Resolver>) -> Result<
     Ok(tokio::net::lookup_host((host, port)).await.map_err(failed)?.collect())
 }
 
-/// Orders addresses so that families alternate, beginning with the one that the resolver put first.
-fn alternating(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    let first = found.first().is_some_and(SocketAddr::is_ipv4);
-    let (a, b): (Vec<_>, Vec<_>) = found.into_iter().partition(|address| address.is_ipv4() == first);
-    let (mut a, mut b) = (a.into_iter(), b.into_iter());
-    let mut order = Vec::new();
-    loop {
-        let (one, other) = (a.next(), b.next());
-        if one.is_none() && other.is_none() {
-            return order;
-        }
-        order.extend(one);
-        order.extend(other);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Lookup, Resolver, alternating};
+    use super::{Addresses, Lookup, Resolver};
     use tautline_engine::Target;
     use tautline_io::Source;
 
@@ -118,30 +121,23 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let target = target(port).with_source(Source::from([127, 0, 0, 9]).on_interface("lo")).with_resolver(Own);
-        let stream = super::connect("prices.internal", port, &target).await.unwrap();
+        let (_, stream) = super::connect("prices.internal", port, &target, &Addresses::default()).await.unwrap();
         assert_eq!(stream.local_addr().unwrap().ip().to_string(), "127.0.0.9");
-        let error = super::connect("other.internal", port, &target).await.unwrap_err().to_string();
+        let error =
+            super::connect("other.internal", port, &target, &Addresses::default()).await.unwrap_err().to_string();
         assert_eq!(error, "cannot resolve other.internal: it is not registered");
         let nowhere = target.with_source(Source::default().on_interface("no-such-if"));
-        let error = super::connect("prices.internal", port, &nowhere).await.unwrap_err();
+        let error = super::connect("prices.internal", port, &nowhere, &Addresses::default()).await.unwrap_err();
         assert!(format!("{error:#}").contains("no-such-if"), "{error:#}");
-    }
-
-    #[test]
-    fn address_families_alternate() {
-        let found = ["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::3]:1"].map(|address| address.parse().unwrap());
-        let order: Vec<_> = alternating(found.to_vec()).iter().map(ToString::to_string).collect();
-        assert_eq!(order, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]);
-        assert!(alternating(Vec::new()).is_empty());
     }
 
     #[tokio::test]
     async fn the_address_that_listens_wins() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stream = super::connect("localhost", port, &target(port)).await.unwrap();
+        let (_, stream) = super::connect("localhost", port, &target(port), &Addresses::default()).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap().port(), port);
         drop(listener);
-        assert!(super::connect("127.0.0.1", port, &target(port)).await.is_err());
+        assert!(super::connect("127.0.0.1", port, &target(port), &Addresses::default()).await.is_err());
     }
 }

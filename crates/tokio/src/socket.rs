@@ -66,8 +66,11 @@ pub(crate) enum Happened {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
-    pub(crate) fn new(io: T, connection: Connection<Session>, config: Arc<Config>) -> Self {
-        Self {
+    pub(crate) fn new(io: T, connection: Connection<Session>, config: Arc<Config>) -> Result<Self, Error> {
+        if config.streaming {
+            return Err(Error::Config("a socket receives whole messages: leave Config::streaming unset"));
+        }
+        Ok(Self {
             io,
             connection,
             config,
@@ -78,7 +81,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             told: None,
             unflushed: false,
             reads: 0,
-        }
+        })
     }
 
     /// Notes for the next attempt when the server wants its client back.
@@ -138,7 +141,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// Takes a message. It leaves with the next [`flush`](Self::flush), send, or wait for a message.
     ///
     /// # Errors
-    /// [`Error::Unsent`] if the message was not taken: the connection is closing, or too many bytes wait.
+    /// [`Error::Unsent`] if the message was not taken: the connection is closing, or too many bytes wait. While the peer takes
+    /// no bytes, a policy of [`Config::slow_consumer`] that drops messages does so instead.
     pub fn feed<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), Error> {
         Ok(context::with(|buffers| self.connection.send(message.into(), buffers))??)
     }
@@ -193,6 +197,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     #[must_use]
     pub const fn tls(&self) -> &TlsInfo {
         &self.opened.tls
+    }
+
+    /// Messages that [`Config::slow_consumer`] has dropped so far: those that [`feed`](Self::feed) refused with
+    /// [`Unsent::Dropped`](crate::Unsent), and older ones that made way for later ones.
+    #[must_use]
+    pub const fn messages_dropped(&self) -> u64 {
+        self.connection.messages_dropped()
     }
 
     /// The stream below. Reading from it or writing to it breaks the connection.

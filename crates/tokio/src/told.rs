@@ -10,7 +10,7 @@ const NONE: u64 = u64::MAX;
 
 impl Told {
     pub(crate) fn note(&self, after: Duration) {
-        let millis = u64::try_from(after.as_millis()).unwrap_or(NONE);
+        let millis = u64::try_from(after.as_millis()).unwrap_or(NONE).min(NONE - 1);
         self.0.store(millis, Ordering::Relaxed);
     }
 

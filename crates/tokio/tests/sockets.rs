@@ -14,7 +14,7 @@ use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
     Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Deadline, Error, Message, Outgoing,
-    Reconnect, Roots, ServerConfig, Target, WebSocket,
+    ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target, Unsent, WebSocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -61,7 +61,7 @@ impl Site {
 async fn messages_of_all_sizes_cross_tls_both_ways() {
     let site = site(Config::default(), Config::default()).await;
     let (mut server, mut client) = site.pair().await;
-    assert_eq!(client.tls().version, "TLSv1.3");
+    assert_eq!(client.tls().version, Some(ProtocolVersion::Tls13));
     for size in [0, 1, 125, 126, 16_383, 16_384, 16_385, 65_536, 1 << 20] {
         let payload: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
         let (sent, received) = tokio::join!(client.binary(&payload), server.recv());
@@ -184,7 +184,8 @@ async fn a_feed_that_sends_no_message_is_given_up() {
         let mut socket = Acceptor::plain().accept(far).await.unwrap();
         tokio::time::sleep(Duration::from_secs(6)).await;
         socket.text("price").await.unwrap();
-        socket.recv().await.map(|found| found.map(drop))
+        assert!(socket.recv().await.unwrap().is_none());
+        socket.closed().unwrap().clone()
     });
     let connector = Connector::plain().with_config(config);
     let mut client = connector.connect_over(Target::new("ws://localhost/").unwrap(), near).await.unwrap();
@@ -194,7 +195,9 @@ async fn a_feed_that_sends_no_message_is_given_up() {
     assert!(matches!(ended, Err(Error::Closed(closed)) if matches!(closed.cause, Cause::Timeout(Deadline::Silence))));
     assert!((15..=17).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     drop(client);
-    assert!(feed.await.unwrap().is_err());
+    // The feed is told the reason, as by a loop.
+    let told = feed.await.unwrap();
+    assert_eq!((told.code, &*told.reason), (CloseCode::GOING_AWAY, "no message for too long"));
 }
 
 #[tokio::test]
@@ -426,4 +429,86 @@ async fn a_peer_that_never_pauses_does_not_outlast_the_deadline_of_a_close() {
     let mut socket = acceptor.accept(flood).await.unwrap();
     socket.close(CloseCode::NORMAL, "").await.unwrap();
     assert!(std::time::Instant::now() < until);
+}
+
+/// Feeds numbers until the kernel takes no more, and then `more` of them. Returns what the client receives.
+async fn feed_a_reader_that_sleeps(policy: SlowConsumer, more: usize) -> (Vec<String>, Vec<Result<(), Error>>, u64) {
+    let mut config = Config::default();
+    config.slow_consumer = policy;
+    let site = site(config, Config::default()).await;
+    let (mut server, mut client) = site.pair().await;
+    let filling = "x".repeat(60_000);
+    // Each flush is given up once the kernel takes no more bytes.
+    while tokio::time::timeout(Duration::from_millis(200), server.text(&filling)).await.is_ok() {}
+    let fed = (0..more).map(|number| server.feed(Outgoing::text(&number.to_string()))).collect();
+    let dropped = server.messages_dropped();
+    let reader = async {
+        let mut texts = Vec::new();
+        while let Some(message) = client.recv().await.unwrap() {
+            let text = message.text().unwrap_or_default();
+            if text.len() < 100 {
+                texts.push(text.to_owned());
+            }
+        }
+        texts
+    };
+    let (closed, texts) = tokio::join!(server.close(CloseCode::NORMAL, ""), reader);
+    closed.unwrap();
+    (texts, fed, dropped)
+}
+
+#[tokio::test]
+async fn policies_for_slow_readers_mean_what_they_mean_in_a_loop() {
+    // Each waiting message counts 64 bytes beside its own one.
+    let (texts, fed, dropped) = feed_a_reader_that_sleeps(SlowConsumer::DropOldest(3 * 65), 5).await;
+    assert!(fed.iter().all(Result::is_ok));
+    assert_eq!((texts, dropped), (vec!["2".to_owned(), "3".into(), "4".into()], 2));
+    let (texts, fed, dropped) = feed_a_reader_that_sleeps(SlowConsumer::DropNewest(3 * 65), 5).await;
+    assert!(matches!(fed[2..], [Ok(()), Err(Error::Unsent(Unsent::Dropped)), Err(Error::Unsent(Unsent::Dropped))]));
+    assert_eq!((texts, dropped), (vec!["0".to_owned(), "1".into(), "2".into()], 2));
+    let (texts, fed, dropped) = feed_a_reader_that_sleeps(SlowConsumer::Disconnect(3 * 65), 5).await;
+    assert!(fed.iter().all(|fed| matches!(fed, Err(Error::Unsent(Unsent::Full)))), "a task can wait");
+    assert_eq!((texts, dropped), (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_application_and_not_for_its_client() {
+    let mut config = Config::default();
+    config.deadlines.handshake = Duration::from_millis(400);
+    let site = site(config, Config::default()).await;
+    let server = async {
+        let (stream, _) = site.listener.accept().await.unwrap();
+        let asking = site.acceptor.ask(stream).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        asking.upgrade(http::HeaderMap::new()).await.map(drop)
+    };
+    let (served, connected) = tokio::join!(server, site.connector.connect(site.target.clone()));
+    served.unwrap();
+    connected.unwrap();
+}
+
+#[tokio::test]
+async fn the_body_of_a_request_is_read_within_its_limit() {
+    let mut config = Config::default();
+    config.limits.max_body = 5;
+    let acceptor = Acceptor::plain().with_config(config);
+    let (mut near, far) = tokio::io::duplex(10_000);
+    near.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await.unwrap();
+    let asking = acceptor.ask(far).await.unwrap();
+    assert_eq!(asking.body(), b"hello");
+    near.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n").await.unwrap();
+    let next = asking.respond(&http::Response::new("thanks")).await.unwrap();
+    assert!(next.is_none());
+    let mut told = String::new();
+    near.read_to_string(&mut told).await.unwrap();
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("HTTP/1.1 413"), "{told}");
+}
+
+#[tokio::test]
+async fn a_configuration_that_streams_is_an_error() {
+    let mut config = Config::default();
+    config.streaming = true;
+    let (_near, far) = tokio::io::duplex(100);
+    let error = Acceptor::plain().with_config(config).ask(far).await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("Config::streaming"), "{error}");
 }

@@ -103,3 +103,22 @@ async fn hyper_hands_its_connection_over() {
     assert_eq!(socket.recv().await.unwrap().unwrap().text(), Some("welcome"));
     socket.close(CloseCode::NORMAL, "").await.unwrap();
 }
+
+#[tokio::test]
+async fn answers_of_hyper_and_axum_have_one_date() {
+    let (listener, address) = listener().await;
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let served = hyper::server::conn::http1::Builder::new();
+        served.serve_connection(TokioIo::new(stream), service_fn(answer)).with_upgrades().await.unwrap();
+    });
+    for (address, path) in [(address, "/"), (axum_server().await, "/ws")] {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut response).await.unwrap();
+        let head = response.to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 426") && head.matches("\r\ndate: ").count() == 1, "{response}");
+    }
+}

@@ -1,17 +1,18 @@
+mod assembly;
 mod found;
 mod header;
 mod payload;
 mod state;
 
+use self::assembly::Assembly;
 use self::found::Found;
 pub use self::state::{DecoderState, FrameState, MessageState};
 use crate::deflate::Inflater;
 use crate::mask::mask;
-use crate::utf8::Utf8;
 use crate::{Error, Event, Header, Kind, Message, Opcode, Role};
 use core::fmt;
 use core::ops::Range;
-use tautline_buf::{Buf, Pool};
+use tautline_buf::Pool;
 
 /// The result of one [`Decoder::decode`].
 #[derive(Debug, PartialEq, Eq)]
@@ -47,16 +48,15 @@ pub struct Decoded<'b> {
 /// # Ok::<(), tautline_ws::Error>(())
 /// ```
 pub struct Decoder {
-    /// The message so far, and behind it the control frame so far.
-    assembly: Buf,
+    assembly: Assembly,
     inflater: Option<Box<Inflater>>,
     max_message: usize,
-    /// Bytes of the current message so far, if it is not compressed.
+    /// Bytes of the current message so far, as they came: a compressed one's before they are inflated.
     total: usize,
+    /// Fragments of the current message that brought no byte.
+    empty: u32,
     /// Bytes of the current frame's payload that have not arrived yet.
     remaining: u64,
-    /// Bytes of the assembly to keep: those behind them belong to the current control frame or to the last event.
-    keep: usize,
     phase: Phase,
     /// The masking key, rotated to the next byte of the payload.
     key: [u8; 4],
@@ -66,10 +66,6 @@ pub struct Decoder {
     fin: bool,
     role: Role,
     streaming: bool,
-    /// The bytes of the assembly behind `keep` belong to the last event.
-    stale: bool,
-    /// Validates the text in progress. Its `finish` leaves it ready for the next message.
-    utf8: Utf8,
     message: Option<Progress>,
 }
 
@@ -111,16 +107,17 @@ struct Progress {
 impl Decoder {
     /// Makes a decoder for the frames that `role` receives, with messages of up to `max_message` bytes.
     ///
-    /// The limit counts inflated bytes if a message is compressed.
+    /// If a message is compressed, its inflated bytes count. Its compressed bytes may be twice as many, and 4 KiB more, for
+    /// senders that flush often. A message may have as many empty fragments as bytes.
     #[must_use]
     pub const fn new(role: Role, max_message: usize) -> Self {
         Self {
-            assembly: Buf::new(),
+            assembly: Assembly::new(),
             inflater: None,
             max_message,
             total: 0,
+            empty: 0,
             remaining: 0,
-            keep: 0,
             phase: Phase::Idle,
             key: [0; 4],
             head: [0; Header::MAX_LEN],
@@ -129,8 +126,6 @@ impl Decoder {
             fin: false,
             role,
             streaming: false,
-            stale: false,
-            utf8: Utf8::new(),
             message: None,
         }
     }
@@ -185,7 +180,7 @@ impl Decoder {
     /// Without this call, the next [`decode`](Self::decode) does so.
     #[inline]
     pub fn recycle(&mut self, pool: &mut Pool) {
-        if self.stale {
+        if self.assembly.is_held() {
             self.release(pool);
         }
     }
@@ -196,7 +191,7 @@ impl Decoder {
     /// borrow of an [`Event`] keeps the place of its bytes in the input, or takes them from here.
     #[must_use]
     pub fn held(&self) -> Option<&[u8]> {
-        self.stale.then(|| &self.assembly.filled()[self.keep..])
+        self.assembly.held()
     }
 
     /// Whether no message and no frame is in progress.
@@ -226,47 +221,50 @@ impl Decoder {
             Err(error) => return Err(self.fail(error, pool)),
         };
         self.resume_fast_path();
-        let event = found.map(|found| self.event(found, input)).transpose()?;
+        let event = found.map(|found| self.event(found)).transpose()?;
         Ok(Decoded { used, event })
     }
 
     /// Finds the next event; returns how many bytes were used up to its end.
-    fn find(&mut self, input: &mut [u8], pool: &mut Pool) -> Result<(usize, Option<Found>), Error> {
-        let mut at = 0;
+    fn find<'i>(&mut self, input: &'i mut [u8], pool: &mut Pool) -> Result<(usize, Option<Found<'i>>), Error> {
+        let len = input.len();
+        let mut rest = input;
         loop {
             match self.phase {
-                Phase::Idle | Phase::Header => match self.take_header(&input[at..])? {
-                    Some(used) => at += used,
-                    None => return Ok((input.len(), None)),
+                Phase::Idle | Phase::Header => match self.take_header(rest)? {
+                    Some(used) => rest = &mut rest[used..],
+                    None => return Ok((len, None)),
                 },
                 Phase::Payload => {}
-                Phase::Closed => return Ok((input.len(), None)),
+                Phase::Closed => return Ok((len, None)),
                 Phase::Failed(ref error) => return Err(**error),
             }
-            let (used, found) = match self.message {
-                Some(message) if !self.opcode.is_control() => self.take_data(message, input, at, pool)?,
-                _ => self.take_control(input, at, pool)?,
+            let (piece, behind) = self.split_payload(rest);
+            let found = match self.message {
+                Some(message) if !self.opcode.is_control() => self.take_data(message, piece, pool)?,
+                _ => self.take_control(piece, pool)?,
             };
-            at += used;
-            if found.is_some() || at == input.len() {
-                return Ok((at, found));
+            if found.is_some() || behind.is_empty() {
+                return Ok((len - behind.len(), found));
             }
+            rest = behind;
         }
     }
 
     /// Drops the bytes of the last event; an empty buffer goes back to the pool.
     fn release(&mut self, pool: &mut Pool) {
-        self.stale = false;
-        self.assembly.truncate(self.keep);
-        if self.assembly.is_empty() {
-            pool.give(core::mem::take(&mut self.assembly));
+        if matches!(self.phase, Phase::Closed) {
+            // A message that a close frame cut off goes too.
+            self.assembly.clear(pool);
+        } else {
+            self.assembly.release(pool);
         }
         self.resume_fast_path();
     }
 
     /// Allows the fast path again if no bytes are held.
     fn resume_fast_path(&mut self) {
-        if self.is_idle() && !self.stale && self.assembly.is_empty() {
+        if self.is_idle() && !self.assembly.is_held() && self.assembly.is_empty() {
             self.phase = if self.streaming { Phase::Header } else { Phase::Idle };
         }
     }
@@ -274,8 +272,7 @@ impl Decoder {
     #[cold]
     fn fail(&mut self, error: Error, pool: &mut Pool) -> Error {
         self.phase = Phase::Failed(Box::new(error));
-        self.keep = 0;
-        self.release(pool);
+        self.assembly.clear(pool);
         error
     }
 }

@@ -98,6 +98,13 @@ impl Encoder {
         Self { deflater: None, role, state: EncoderState::Idle }
     }
 
+    /// The sender of the frames.
+    #[inline]
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
     /// Adds a compressor, so that messages can be compressed.
     #[must_use]
     pub fn with_deflater(mut self, deflater: Deflater) -> Self {

@@ -1,7 +1,8 @@
 use crate::deflate::SharedDeflater;
 use crate::{Error, Header, Kind};
+use core::any::Any;
 use core::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use tautline_buf::Pool;
 
 /// A server's message, framed once and sent to many clients.
@@ -19,6 +20,8 @@ struct Frames {
     ///
     /// Two threads may both compress a message. That is cheaper than letting one wait for the other.
     compressed: [OnceLock<Option<Box<[u8]>>>; SharedDeflater::WINDOWS],
+    /// The holders' common thing; see [`Prepared::common`].
+    common: Mutex<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Prepared {
@@ -28,7 +31,25 @@ impl Prepared {
     /// If there is no memory for it.
     #[must_use]
     pub fn new(kind: Kind, payload: &[u8]) -> Self {
-        Self(Arc::new(Frames { plain: frame(kind, payload, false), compressed: Default::default() }))
+        let common: Weak<dyn Any + Send + Sync> = Weak::<()>::new();
+        Self(Arc::new(Frames {
+            plain: frame(kind, payload, false),
+            compressed: Default::default(),
+            common: Mutex::new(common),
+        }))
+    }
+
+    /// A thing that holders of the message have in common, such as the account of its bytes. `make` makes one unless a holder has
+    /// one of the same type still.
+    pub fn common<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut common = self.0.common.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(thing)) = common.upgrade().map(Arc::downcast) {
+            return thing;
+        }
+        let thing = Arc::new(make());
+        let weak = Arc::downgrade(&thing);
+        *common = weak;
+        thing
     }
 
     /// The uncompressed frame.
@@ -104,6 +125,16 @@ fn frame(kind: Kind, payload: &[u8], rsv1: bool) -> Box<[u8]> {
 mod tests {
     use super::Prepared;
     use crate::{Header, Kind};
+
+    #[test]
+    fn holders_have_a_thing_in_common_for_as_long_as_one_has_it() {
+        let prepared = Prepared::new(Kind::Text, b"x");
+        let (other, first) = (prepared.clone(), prepared.common(|| 1_u8));
+        assert_eq!(*other.common(|| 2_u8), 1);
+        drop(first);
+        assert_eq!(*prepared.common(|| 3_u8), 3);
+        assert_eq!(*prepared.common(|| "another"), "another");
+    }
 
     #[test]
     fn keeps_kind_and_payload_for_every_length_form() {

@@ -6,7 +6,8 @@ use crate::seen::{End, Seen};
 use crate::server::Server;
 use crate::tls::{self, Ended};
 use crate::wire::{self, Frame};
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, sockopt};
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -127,6 +128,7 @@ impl Peer {
                 },
                 Step::Times(times, steps) => (0..*times).try_for_each(|_| self.try_act(server, steps, stop))?,
                 Step::Pause(time) => thread::sleep(*time),
+                Step::Discard => self.discard()?,
                 Step::HalfClose => self.stream.shutdown(Shutdown::Write)?,
                 Step::Reset => sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO))?,
             }
@@ -151,6 +153,19 @@ impl Peer {
     }
 
     /// Sends bytes one by one, until the server answers or hangs up.
+    /// Reads what has come, without waiting for more.
+    fn discard(&self) -> Result<()> {
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match rustix::net::recv(&self.stream, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err("the server hung up".into()),
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
     fn drip(&mut self, bytes: &[u8], pause: Duration, stop: &AtomicBool) -> Result<()> {
         self.set_patience(pause)?;
         for byte in bytes {

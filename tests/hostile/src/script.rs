@@ -76,6 +76,8 @@ pub(crate) enum Step {
     /// Repeats steps without reading, for this number of times or until the server hangs up.
     Times(usize, Vec<Self>),
     Pause(Duration),
+    /// Reads all that has come, and looks at none of it.
+    Discard,
     /// Ends our direction.
     HalfClose,
     /// Ends the connection with a reset when the script is over.

@@ -1,12 +1,12 @@
 //! The limits that loops share, and their parts of them.
 
-use crate::admission::{Admission, Kind, SharedLimits, Stays};
-use crate::command_queue::command_queue;
+use crate::accept::admission::{Admission, Kind, SharedLimits, Stays};
 use crate::config::Limits;
 use crate::everywhere;
-use crate::link::{Info, Link};
-use crate::remote::ShardHandle;
+use crate::link::state::{Info, Link};
 use crate::sync::{Bug, finds};
+use crate::threads::command_queue::command_queue;
+use crate::threads::remote::ShardHandle;
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
@@ -25,7 +25,7 @@ fn link(index: u32) -> Link<(), ()> {
 }
 
 fn admission(totals: &SharedLimits) -> Admission {
-    let handle = ShardHandle(Arc::new(command_queue(crate::command_queue::CAPACITY).0));
+    let handle = ShardHandle(Arc::new(command_queue(crate::threads::command_queue::CAPACITY).0));
     Admission::new(totals.clone(), &LIMITS, handle)
 }
 

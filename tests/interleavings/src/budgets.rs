@@ -1,8 +1,8 @@
 //! The budget of memory that loops share.
 
-use crate::counters::Counters;
+use crate::counts::counters::Counters;
 use crate::everywhere;
-use crate::memory_budget::{Member, MemoryBudget};
+use crate::memory::budget::{Member, MemoryBudget};
 use crate::sync::{Bug, finds};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, Ordering};

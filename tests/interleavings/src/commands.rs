@@ -1,8 +1,8 @@
 //! The queue of commands from other threads to a shard.
 
-use crate::command_queue::{Capacity, CommandReceiver, CommandSender, Rejected, Weigh, command_queue};
 use crate::everywhere;
 use crate::sync::{Bug, finds};
+use crate::threads::command_queue::{Capacity, CommandReceiver, CommandSender, Rejected, Weigh, command_queue};
 use shuttle::sync::mpsc::{Sender, channel};
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::thread;

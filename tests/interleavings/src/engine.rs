@@ -1,7 +1,7 @@
 //! The rest of the engine, as far as the files under test know it.
 
 pub(crate) mod config {
-    use crate::memory_budget::MemoryBudget;
+    use crate::memory::budget::MemoryBudget;
     use std::time::Duration;
 
     #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) mod config {
     }
 }
 
-pub(crate) mod link {
+pub(crate) mod state {
     use std::marker::PhantomData;
     use tautline_io::{Address, Token};
 
@@ -47,10 +47,10 @@ pub(crate) mod timer {
 }
 
 pub(crate) mod remote {
-    use crate::command::Command;
-    use crate::command_queue::{CommandSender, Rejected};
-    use crate::counters::Counters;
-    use crate::memory_budget::Member;
+    use crate::counts::counters::Counters;
+    use crate::memory::budget::Member;
+    use crate::threads::command::Command;
+    use crate::threads::command_queue::{CommandSender, Rejected};
     use std::sync::Arc;
 
     #[derive(Clone)]
@@ -82,8 +82,8 @@ pub(crate) mod remote {
 }
 
 pub(crate) mod command {
-    use crate::answer::Answer;
-    use crate::command_queue::Weigh;
+    use crate::http::answer::Answer;
+    use crate::threads::command_queue::Weigh;
     use tautline_io::Token;
 
     pub(crate) enum Command {
@@ -98,8 +98,8 @@ pub(crate) mod command {
 }
 
 pub(crate) mod answer {
-    use crate::content::Content;
-    use crate::reply::Upgrade;
+    use crate::http::content::Content;
+    use crate::http::reply::Upgrade;
     use http::Response;
     use std::any::Any;
 

@@ -1,7 +1,7 @@
 //! The state that threads share, under shuttle, a scheduler that tries thousands of interleavings of their threads.
 //!
 //! `cargo xtask interleavings` runs them. A failure prints a schedule, which `shuttle::replay` repeats. The code is that of
-//! crates/engine, over the locks and atomics of [`sync`]. Each check also runs with a bug planted in these, and must find it.
+//! crates/engine and crates/conn, over the locks and atomics of [`sync`]. Each check also runs with a bug planted in these, and must find it.
 #![forbid(unsafe_code)]
 #![cfg(test)]
 
@@ -14,34 +14,72 @@ mod offload;
 mod sync;
 mod tickets;
 
-#[path = "../../../crates/engine/src/admission.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod admission;
-#[path = "../../../crates/engine/src/command_queue.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod command_queue;
-#[path = "../../../crates/engine/src/counters.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod counters;
+// The modules of the engine have their places, so that its files find each other.
+#[path = "."]
+mod accept {
+    #[path = "../../../crates/engine/src/accept/admission.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod admission;
+    #[path = "../../../crates/engine/src/accept/waiting.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod waiting;
+}
+
+#[path = "."]
+mod counts {
+    #[path = "../../../crates/engine/src/counts/counters.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod counters;
+    #[path = "../../../crates/engine/src/counts/totals.rs"]
+    #[allow(dead_code, reason = "the files under test need its types")]
+    pub(crate) mod totals;
+}
+
+#[path = "."]
+mod http {
+    pub(crate) use crate::engine::{answer, content, reply};
+
+    #[path = "../../../crates/engine/src/http/ticket.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod ticket;
+    #[path = "../../../crates/engine/src/http/wanted.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod wanted;
+}
+
 #[path = "../../../crates/engine/src/offload/job_queue.rs"]
 mod job_queue;
-#[path = "../../../crates/engine/src/memory_budget.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod memory_budget;
-#[path = "../../../crates/engine/src/ticket.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod ticket;
-#[path = "../../../crates/engine/src/totals.rs"]
-#[allow(dead_code, reason = "the files under test need its types")]
-mod totals;
-#[path = "../../../crates/engine/src/waiting.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod waiting;
-#[path = "../../../crates/engine/src/wanted.rs"]
-#[allow(dead_code, reason = "the tests use a part of it")]
-mod wanted;
 
-use engine::{answer, command, config, content, link, remote, reply, timer};
+mod link {
+    pub(crate) use crate::engine::state;
+}
+
+#[path = "."]
+mod memory {
+    #[path = "../../../crates/engine/src/memory/budget.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod budget;
+}
+
+#[path = "../../../crates/conn/src/sized.rs"]
+#[allow(dead_code, reason = "the files under test use a part of it")]
+mod sized;
+
+#[path = "."]
+mod threads {
+    pub(crate) use crate::engine::{command, remote};
+    pub(crate) use crate::sync;
+
+    #[path = "../../../crates/engine/src/threads/command_queue.rs"]
+    #[allow(dead_code, reason = "the tests use a part of it")]
+    pub(crate) mod command_queue;
+}
+
+mod turn {
+    pub(crate) use crate::engine::timer;
+}
+
+use engine::config;
 use shuttle::{check_pct, check_random};
 
 /// Interleavings of each test, at random and with few switches at the worst places.

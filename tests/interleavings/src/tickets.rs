@@ -1,12 +1,12 @@
 //! Tickets: answers from other threads to requests whose clients may leave.
 
-use crate::command::Command;
-use crate::command_queue::{Capacity, CommandReceiver, command_queue};
 use crate::everywhere;
-use crate::remote::{ShardHandle, ShardHandleError};
+use crate::http::ticket::{Source, Ticket};
+use crate::http::wanted::Wanted;
 use crate::sync::{Bug, finds};
-use crate::ticket::{Source, Ticket};
-use crate::wanted::Wanted;
+use crate::threads::command::Command;
+use crate::threads::command_queue::{Capacity, CommandReceiver, command_queue};
+use crate::threads::remote::{ShardHandle, ShardHandleError};
 use http::StatusCode;
 use shuttle::sync::Arc;
 use shuttle::{check_random, thread};

@@ -46,6 +46,7 @@ fn fill(context: &Context, tree: &Path, program: &Path) -> Outcome {
         (source("systemd/taut.socket"), "usr/lib/systemd/system/taut.socket", 0o644),
         (source("deb/default"), "etc/default/taut", 0o644),
         (source("grafana/tautline.json"), "usr/share/taut/grafana/tautline.json", 0o644),
+        (source("prometheus/tautline.rules.yml"), "usr/share/taut/prometheus/tautline.rules.yml", 0o644),
         (paths::root().join("LICENSE-MIT"), "usr/share/doc/taut/copyright", 0o644),
         (paths::root().join("CHANGELOG.md"), "usr/share/doc/taut/changelog", 0o644),
         (source("deb/postinst"), "DEBIAN/postinst", 0o755),
@@ -83,7 +84,8 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Outcome {
     Ok(())
 }
 
-/// Installs, starts and removes a package of the built program, above a copy of this system that is thrown away.
+/// Installs, starts, upgrades and removes a package of the built program, above a copy of this system that is thrown away. The
+/// program then runs there as in the image.
 pub(crate) fn test(context: &Context) -> Outcome {
     if !stage::is_root() {
         return Err(Failure::Skipped("only root installs packages".to_owned()));
@@ -98,7 +100,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let mut test = Command::new("unshare");
     let script = format!("{LAYER}{RUN}");
     test.args(["--mount", "--net", "--pid", "--fork", "sh", "-euc", &script, "test"]);
-    test.arg(&package).arg(source("deb/test.sh"));
+    test.arg(&package).arg(source("deb/test.sh")).arg(source("docker"));
     let log = paths::log("package");
     run_logged(&mut test, &log, context.deadline)?;
     let checks = fs::read_to_string(&log)?.lines().filter(|line| line.starts_with("ok ")).count();
@@ -113,7 +115,7 @@ const LAYER: &str = "
     mkdir /mnt/upper /mnt/work /mnt/root
     mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root";
 
-/// Runs the test `$2` with the package `$1` there.
+/// Runs the test `$2` with the package `$1` there, and then that of the image, whose folder is `$3`.
 const RUN: &str = "
     mount -t proc proc /mnt/root/proc
     mount --rbind /dev /mnt/root/dev
@@ -121,7 +123,10 @@ const RUN: &str = "
     mount -t tmpfs tmpfs /mnt/root/tmp
     cp \"$1\" /mnt/root/tmp/taut.deb
     cp \"$2\" /mnt/root/tmp/test.sh
-    exec chroot /mnt/root sh /tmp/test.sh /tmp/taut.deb";
+    cp \"$3/Dockerfile\" \"$3/test.sh\" /mnt/root/run
+    chroot /mnt/root dpkg-deb --fsys-tarfile /tmp/taut.deb | tar --extract --directory /mnt/root/run ./usr/bin/taut
+    chroot /mnt/root sh /tmp/test.sh /tmp/taut.deb
+    exec chroot /mnt/root sh /run/test.sh /run/Dockerfile /run/usr/bin/taut";
 
 /// A file below `packaging`.
 fn source(path: &str) -> PathBuf {

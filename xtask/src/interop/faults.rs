@@ -1,4 +1,5 @@
-//! Endpoints of other software with planted faults, which `taut probe` must find.
+//! Endpoints of other software with planted faults, which `taut probe` must find, and proxies as our documents
+//! configure them.
 
 use std::ffi::OsString;
 use std::fs;

@@ -2,6 +2,7 @@
 
 pub(crate) mod faults;
 mod peer;
+mod venues;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::paths;
 use crate::process::{Deadline, Running, run_logged, show_tail};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme, Server};
-use peer::{PEERS, Peer};
+use peer::{PEERS, Peer, checks};
 
 /// Fetches the packages for Node, and returns their folder.
 pub(crate) fn node_modules(context: &Context) -> Result<PathBuf, Failure> {
@@ -28,6 +29,10 @@ pub(crate) fn install(context: &Context) -> Outcome {
             Err(Failure::Skipped(reason)) => context.skip(&format!("interop: {}", peer.name()), &reason),
             other => other?,
         }
+    }
+    match venues::install(context.deadline) {
+        Err(Failure::Skipped(reason)) => context.skip("interop: venues", &reason),
+        other => other?,
     }
     Ok(())
 }
@@ -74,6 +79,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
             failed.push(format!("{} tls", peer.name()));
         }
     }
+    failed.extend(venues::run(context, &certificates)?);
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
 }
 
@@ -203,9 +209,4 @@ fn ready(log: &Path, by: &mut Running) -> Outcome {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-/// Counts the checks in a log.
-fn checks(log: &Path) -> usize {
-    fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("ok ")).count())
 }

@@ -13,6 +13,16 @@ use crate::{install, paths, process};
 /// Every peer.
 pub(super) const PEERS: &[Peer] = &[Peer::Python, Peer::Go, Peer::Node];
 
+/// Counts the checks in a peer's log.
+pub(super) fn checks(log: &Path) -> usize {
+    fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("ok ")).count())
+}
+
+/// The folder of the programs in Python.
+pub(super) fn python_source() -> PathBuf {
+    Peer::Python.source()
+}
+
 /// The programs in Go. The last is a peer of TLS alone.
 const GO: [&str; 3] = ["client", "server", "tls"];
 

@@ -1,4 +1,4 @@
-//! Dependencies point one way: buf ← ws, tls, io ← engine ← tautline ← everything else.
+//! Dependencies point one way: buf ← ws, tls, io ← conn ← engine ← tautline ← everything else.
 
 use super::files::{Files, packages};
 
@@ -22,20 +22,34 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls-rustls", &["tls", "tls-records", "tls-tickets", "buf"], &["testkit"]),
     ("tls-*", &["tls", "buf"], &["testkit"]),
     ("xdp", &["io", "buf"], &["testkit"]),
-    ("engine", &["buf", "ws", "tls", "io"], &["testkit", "tls-rustls"]),
+    ("conn", &["buf", "ws", "tls", "io"], &[]),
+    ("engine", &["buf", "ws", "tls", "io", "conn"], &["testkit", "tls-rustls"]),
+    ("acme", &["tls"], &[]),
     ("metrics", &["engine"], &["dev-cert"]),
     (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
     (
         "tautline",
-        &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "metrics"],
+        &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "acme", "metrics"],
         &["dev-cert", "testkit", "tautline"],
     ),
-    ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
+    ("measure", &["tautline", "dev-cert"], &[]),
+    ("replicas", &["tautline", "measure"], &[]),
+    ("venue", &["measure"], &[]),
+    (
+        "lab",
+        &[
+            "buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert", "feed", "measure", "replicas",
+            "venue",
+        ],
+        &["testkit"],
+    ),
     ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tautline", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
+    ("feed", &["tautline"], &["dev-cert", "measure", "venue"]),
     ("hub", &["tautline"], &["dev-cert"]),
     ("nats", &["tautline", "hub"], &["dev-cert"]),
-    ("cli", &["tautline", "lab", "dev-cert", "hub", "nats"], &["testkit"]),
+    ("probe", &["tautline"], &["dev-cert"]),
+    ("cli", &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "replicas", "venue"], &["testkit"]),
 ];
 
 /// Checks the manifest of every crate, and that every row of the table has a crate.

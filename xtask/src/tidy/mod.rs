@@ -4,6 +4,7 @@ mod files;
 mod layers;
 mod modules;
 mod parts;
+mod printing;
 mod prose;
 mod text;
 mod tokens;
@@ -18,7 +19,7 @@ use files::packages;
 /// Checks every text file of the checkout, and how files and crates depend on each other.
 pub(crate) fn run(_: &Context) -> Outcome {
     let files = files::read()?;
-    let checks = [text::check, layers::check, modules::check, parts::check, prose::check];
+    let checks = [text::check, layers::check, modules::check, parts::check, printing::check, prose::check];
     let mut wrong: Vec<String> = checks.iter().flat_map(|check| check(&files)).collect();
     for (path, lock) in locks::look(Network::Unused)? {
         match (locks::finding(&path, &lock), lock) {

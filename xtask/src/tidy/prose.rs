@@ -1,4 +1,6 @@
 //! Rules for comments and Markdown: how a sentence begins, and how long sentences and lines are.
+//!
+//! A long sentence in a comment is a warning: it should not stop work on the code beside it.
 
 use super::files::Files;
 use super::tokens::comments;
@@ -21,16 +23,27 @@ const NO_NOUN: [&str; 22] = [
     "through", "to", "when", "where", "with", "without",
 ];
 
-/// Checks every file.
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Warning,
+    Failure,
+}
+
+/// Checks every file. Warnings are only printed.
 pub(super) fn check(files: &Files) -> Vec<String> {
-    files.iter().flat_map(|(path, text)| file(path, text)).collect()
+    let (failures, warnings): (Vec<_>, Vec<_>) =
+        files.iter().flat_map(|(path, text)| file(path, text)).partition(|(level, _)| *level == Level::Failure);
+    warnings.iter().for_each(|(_, warning)| eprintln!("warning: {warning}"));
+    failures.into_iter().map(|(_, failure)| failure).collect()
 }
 
 /// Findings in one file, as `path:line: text`.
-fn file(path: &str, text: &str) -> Vec<String> {
-    let mut prose = Prose::default();
+fn file(path: &str, text: &str) -> Vec<(Level, String)> {
+    let mut prose =
+        Prose { long: if path.ends_with(".rs") { Level::Warning } else { Level::Failure }, ..Prose::default() };
     let mut findings = Vec::new();
-    let mut add = |line: usize, finding: &str| findings.push(format!("{path}:{line}: {finding}"));
+    let mut add = |level, line: usize, finding: &str| findings.push((level, format!("{path}:{line}: {finding}")));
     if path.ends_with(".rs") {
         let mut last = 0;
         for comment in comments(text) {
@@ -38,14 +51,15 @@ fn file(path: &str, text: &str) -> Vec<String> {
                 prose.paragraph_ends();
             }
             last = comment.line;
-            prose.line(comment.text.trim_start_matches(['/', '!']), &mut |finding| add(comment.line, finding));
+            let text = comment.text.trim_start_matches(['/', '!']);
+            prose.line(text, &mut |level, finding| add(level, comment.line, finding));
         }
     } else if path.ends_with(".md") {
         for (number, line) in text.lines().enumerate() {
-            let is_prose = prose.line(line, &mut |finding| add(number + 1, finding));
+            let is_prose = prose.line(line, &mut |level, finding| add(level, number + 1, finding));
             let columns = line.chars().count();
             if is_prose && columns > MOST_COLUMNS && !line.contains("://") {
-                add(number + 1, &format!("{columns} columns are more than {MOST_COLUMNS}"));
+                add(Level::Failure, number + 1, &format!("{columns} columns are more than {MOST_COLUMNS}"));
             }
         }
     }
@@ -60,21 +74,23 @@ struct Prose {
     /// Words and commas of the sentence up to now.
     words: usize,
     commas: usize,
+    /// The level of a sentence that is too long.
+    long: Level,
 }
 
 impl Default for Prose {
     fn default() -> Self {
-        Self { in_code: false, begins: true, words: 0, commas: 0 }
+        Self { in_code: false, begins: true, words: 0, commas: 0, long: Level::Failure }
     }
 }
 
 impl Prose {
     fn paragraph_ends(&mut self) {
-        *self = Self::default();
+        *self = Self { long: self.long, ..Self::default() };
     }
 
     /// Reads a line, and says whether it is prose rather than code or part of a table.
-    fn line(&mut self, line: &str, add: &mut impl FnMut(&str)) -> bool {
+    fn line(&mut self, line: &str, add: &mut impl FnMut(Level, &str)) -> bool {
         let line = line.trim();
         if line.starts_with("```") {
             self.in_code = !self.in_code;
@@ -91,12 +107,12 @@ impl Prose {
         }
         let mut rest = item.unwrap_or(line);
         if rest.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case(WHOEVER)) {
-            add(&format!("`{WHOEVER}`: name the subject"));
+            add(Level::Failure, &format!("`{WHOEVER}`: name the subject"));
         }
         rest.split_whitespace().for_each(|word| self.word(word, add));
         while !is_heading && !rest.is_empty() {
             if let Some(words) = headless(rest).filter(|_| self.begins) {
-                add(&format!("a sentence begins with `{words}`: name the subject"));
+                add(Level::Failure, &format!("a sentence begins with `{words}`: name the subject"));
             }
             let end = rest.find(". ").into_iter().chain(rest.find("? ")).min();
             self.begins = end.is_some() || rest.ends_with(['.', '?', ':', '!']);
@@ -113,13 +129,13 @@ impl Prose {
     }
 
     /// Counts a word, and checks the sentence that it ends.
-    fn word(&mut self, word: &str, add: &mut impl FnMut(&str)) {
+    fn word(&mut self, word: &str, add: &mut impl FnMut(Level, &str)) {
         self.words += usize::from(word.contains(char::is_alphanumeric));
         let end = word.trim_end_matches(['*', '_', '`', '"', ')']);
         self.commas += usize::from(end.ends_with(','));
         if end.ends_with(['.', '?', '!', ':', ';']) {
             if self.words > MOST_WORDS && self.commas < LIST_COMMAS {
-                add(&format!("a sentence of {} words: more than {MOST_WORDS} need two", self.words));
+                add(self.long, &format!("a sentence of {} words: more than {MOST_WORDS} need two", self.words));
             }
             (self.words, self.commas) = (0, 0);
         }
@@ -148,7 +164,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        let line = |finding: String| finding.split(':').nth(1).unwrap().parse().unwrap();
+        let line = |(_, finding): (Level, String)| finding.split(':').nth(1).unwrap().parse().unwrap();
         file(path, text).into_iter().map(line).collect()
     }
 
@@ -183,6 +199,15 @@ mod tests {
         assert!(lines("a.rs", &short).is_empty());
         let list = |commas: usize| "a, ".repeat(commas) + &words(30);
         assert_eq!(lines("a.rs", &format!("// {}.\n// {}.\n", list(3), list(2))), [2]);
+    }
+
+    #[test]
+    fn a_long_sentence_warns_in_a_comment_and_fails_in_markdown() {
+        let text = format!("// {}.\n", "a ".repeat(29).trim_end());
+        let levels = |path| file(path, &text).into_iter().map(|(level, _)| level).collect::<Vec<_>>();
+        assert_eq!(levels("a.rs"), [Level::Warning]);
+        assert_eq!(levels("a.md"), [Level::Failure]);
+        assert_eq!(file("a.rs", "// What it is.\n")[0].0, Level::Failure);
     }
 
     #[test]

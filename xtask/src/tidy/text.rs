@@ -7,7 +7,7 @@ const MOST_LINES: usize = 800;
 /// Paths that may hold unsafe code, besides files and folders named `sys`, and the allocators that count in tests.
 /// They are masks by SIMD, and text that is validated piece by piece.
 const UNSAFE_ALLOWED: [&str; 4] =
-    ["crates/ws/src/decode", "crates/ws/src/mask/", "crates/ws/src/message.rs", "crates/ws/src/utf8.rs"];
+    ["crates/ws/src/decode/assembly.rs", "crates/ws/src/mask/", "crates/ws/src/message.rs", "crates/ws/src/utf8.rs"];
 /// Each is written in two parts, so that this file keeps its own rule.
 const UNFINISHED: [&str; 6] = [
     concat!("TO", "DO"),

@@ -61,7 +61,7 @@ class Negotiated:
         info = self._session.info()
         if info is None:
             return None
-        suite = info["cipher"].replace("TLS13_", "TLS_")
+        suite = info["cipher"]
         return suite, info["version"], 128 if "AES_128" in suite else 256
 
     def shared_ciphers(self) -> None:

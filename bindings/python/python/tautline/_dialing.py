@@ -8,6 +8,7 @@ import typing
 import urllib.parse
 import urllib.request
 
+from . import _native
 from ._version import __version__
 from .datastructures import Headers
 from .exceptions import InvalidHandshake, InvalidMessage, InvalidProxy, InvalidStatus, InvalidURI, ProxyError
@@ -56,10 +57,14 @@ def proxy_of(proxy: typing.Any, split: urllib.parse.SplitResult) -> typing.Optio
     return typing.cast(str, proxy)
 
 
-def failure_of(kind: str, text: str, errno: int, response: typing.Any, body: bytes) -> Exception:
+def failure_of(
+    kind: str, text: str, errno: int, response: typing.Any, body: bytes, retry_after: typing.Optional[float]
+) -> Exception:
     """The exception for an attempt that failed."""
     if kind == "status":
-        return InvalidStatus(response_of(response, body))
+        refusal = InvalidStatus(response_of(response, body))
+        refusal.retry_after = retry_after
+        return refusal
     if kind == "timeout":
         return TimeoutError("timed out during opening handshake")
     if kind == "refused":
@@ -68,7 +73,8 @@ def failure_of(kind: str, text: str, errno: int, response: typing.Any, body: byt
         return OSError(text)
     if kind == "proxy":
         return ProxyError(text)
-    if kind == "uri":
+    if kind == "permanent":
+        # The fault of the program: attempts are not repeated.
         return ValueError(text)
     if kind == "tls":
         import ssl
@@ -107,14 +113,16 @@ def dial(
     proxy: typing.Optional[str],
     origin: typing.Optional[str],
     address: typing.Optional[str] = None,
+    addresses: typing.Sequence[str] = (),
     server_name: typing.Optional[str] = None,
 ) -> tuple[int, Request]:
     """Begins an attempt. Returns its number in the events of the hub, and its request."""
-    host = split.netloc.rpartition("@")[2]
+    uri = urllib.parse.urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2]))
     key = dialer.dial(
         hub,
-        urllib.parse.urlunsplit(split._replace(netloc=host)),
+        uri,
         address=address,
+        addresses=list(addresses),
         server_name=server_name,
         headers=list(headers.raw_items()),
         subprotocols=list(subprotocols),
@@ -122,4 +130,4 @@ def dial(
         origin=origin,
     )
     path = urllib.parse.urlunsplit(("", "", split.path or "/", split.query, ""))
-    return key, Request(path, Headers([("Host", host), *headers.raw_items()]))
+    return key, Request(path, Headers([("Host", _native.host_of(uri)[1]), *headers.raw_items()]))

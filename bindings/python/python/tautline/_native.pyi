@@ -4,6 +4,7 @@ import socket
 import typing
 
 def forked() -> None: ...
+def host_of(uri: str) -> tuple[str, str]: ...
 def broadcast(links: list[Link], message: typing.Any, text: bool | None) -> None: ...
 
 class Head:
@@ -92,6 +93,7 @@ class Dialer:
         uri: str,
         *,
         address: str | None = None,
+        addresses: list[str] = [],
         server_name: str | None = None,
         headers: list[tuple[str, str]] = [],
         subprotocols: list[str] = [],

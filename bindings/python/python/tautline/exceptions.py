@@ -159,7 +159,12 @@ class InvalidMessage(InvalidHandshake):
 
 
 class InvalidStatus(InvalidHandshake):
-    """The server answered, but did not accept the WebSocket: ``response`` is its answer, without the body."""
+    """The server answered, but did not accept the WebSocket: ``response`` is its answer, without the body.
+
+    ``retry_after`` has the seconds after which a server that answered 429 or 503 wants its client back, or ``None``.
+    """
+
+    retry_after: typing.Optional[float] = None
 
     def __init__(self, response: Response) -> None:
         super().__init__(response)

@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 
+# Seconds between attempts to connect to the addresses of one host (RFC 8305, section 5).
+ATTEMPT_DELAY = 0.25
+
 P = typing.TypeVar("P", bound=asyncio.BaseProtocol)
 
 
@@ -179,22 +182,45 @@ async def create_connection(
 
 
 async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: typing.Optional[int]) -> socket.socket:
-    """A socket that is connected to the first address that answers."""
-    errors: list[OSError] = []
-    infos = await loop.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)
-    for family, kind, protocol, _, address in infos:
+    """A socket that is connected to the first address that answers. Further ones are tried while earlier ones are silent."""
+
+    async def connect(family: int, kind: int, protocol: int, address: typing.Any) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
         try:
             await loop.sock_connect(sock, address)
-            return sock
-        except OSError as exc:
-            sock.close()
-            errors.append(exc)
         except BaseException:
             sock.close()
             raise
-    raise errors[0] if errors else OSError(f"{host!r} has no address")
+        return sock
+
+    infos = await loop.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)
+    rest = list(dict.fromkeys((family, kind, protocol, address) for family, kind, protocol, _, address in infos))
+    errors: list[BaseException] = []
+    pending: set[asyncio.Task[socket.socket]] = set()
+    try:
+        while rest or pending:
+            if rest:
+                pending.add(loop.create_task(connect(*rest.pop(0))))
+            delay = ATTEMPT_DELAY if rest else None
+            await asyncio.wait(pending, timeout=delay, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in pending if task.done()]:
+                pending.remove(task)
+                error = task.exception()
+                if error is None:
+                    return task.result()
+                errors.append(error)
+    finally:
+        for task in pending:
+            task.cancel()
+        for left in await asyncio.gather(*pending, return_exceptions=True):
+            if isinstance(left, socket.socket):
+                left.close()
+    if not errors:
+        raise OSError(f"{host!r} has no address")
+    if len(errors) == 1 or not isinstance(errors[0], OSError):
+        raise errors[0]
+    raise OSError(errors[0].errno, "; ".join(str(error) for error in errors))
 
 
 async def create_server(

@@ -4,13 +4,11 @@ use tautline::TlsInfo;
 
 /// The results of a handshake; `None` without TLS.
 pub(crate) fn tls_dict<'py>(py: Python<'py>, tls: &TlsInfo) -> PyResult<Option<Bound<'py, PyDict>>> {
-    if tls.version.is_empty() {
-        return Ok(None);
-    }
+    let Some(version) = tls.version else { return Ok(None) };
     let info = PyDict::new(py);
-    info.set_item("version", tls.version)?;
-    info.set_item("cipher", &tls.suite)?;
-    info.set_item("group", &tls.group)?;
+    info.set_item("version", version.to_string())?;
+    info.set_item("cipher", tls.suite.map(|suite| suite.to_string()))?;
+    info.set_item("group", tls.group.map(|group| group.to_string()))?;
     info.set_item("alpn", tls.alpn.as_deref().map(String::from_utf8_lossy))?;
     info.set_item("server_name", &tls.server_name)?;
     info.set_item("resumed", tls.resumed)?;

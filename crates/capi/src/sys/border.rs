@@ -48,7 +48,7 @@ pub(super) unsafe fn describe(
     let described = ErrorDetail {
         len: text.len(),
         code: failure.map_or(TAUT_OK, |failure| failure.code),
-        alert: failure.and_then(|failure| failure.alert).map_or(TAUT_NO_ALERT, i32::from),
+        alert: failure.and_then(|failure| failure.alert).map_or(TAUT_NO_ALERT, |alert| alert.0.into()),
         ..given
     };
     // SAFETY: the caller gives the struct away for this call.

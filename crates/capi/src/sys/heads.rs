@@ -202,5 +202,6 @@ pub(super) unsafe fn target(target: *const super::shapes::Target) -> Result<Targ
     target.deflate = (given.deflate != 0).then(Default::default);
     target.reconnect =
         ends::reconnect([given.reconnect_first_ms, given.reconnect_longest_ms], given.reconnect_attempts);
+    target.check().map_err(|error| value(error.to_string()))?;
     Ok(target)
 }

@@ -5,6 +5,7 @@ use super::owner::{Loop, State};
 use crate::codes::TAUT_ERR_STATE;
 use crate::failure::Failure;
 use core::cell::Cell;
+use core::mem::replace;
 use core::ptr::null_mut;
 use tautline::{Reply, ShardContext, Target};
 
@@ -56,15 +57,17 @@ pub(super) fn in_callback() -> bool {
 }
 
 /// Calls `act` with the objects of the callback that runs on this thread.
+///
+/// If `act` calls the program, such as by dropping what has a function of it, calls of that function find nothing lent.
 #[inline]
 fn with<R>(act: impl FnOnce(&mut Lent) -> Option<R>) -> Option<R> {
     let lent = LENT.get();
     if lent.is_null() {
         return None;
     }
-    // SAFETY: `lend` has set it, and its call has not returned. Calls from the callback do not nest, since no `act` calls
-    // the program, so this is the only reference.
-    act(unsafe { &mut *lent })
+    // SAFETY: `lend` has set it, and its call has not returned. This is the only reference: the inner `lend` hides the objects
+    // until `act` has returned.
+    lend(&mut Lent::Nothing, || act(unsafe { &mut *lent }))
 }
 
 /// Calls `act` with a connection, if this is a callback of it.
@@ -118,13 +121,69 @@ pub(super) fn in_request<R>(
 /// Replaces the target that is about to be connected to again.
 pub(super) fn set_redial(target: Target) -> Result<(), Failure> {
     let elsewhere = Failure::new(TAUT_ERR_STATE, "this call works only inside the callback `redial`");
-    with(|lent| match lent {
-        Lent::Redial { at } => {
-            // SAFETY: the callback borrows the target for its whole length, and only through here.
-            unsafe { **at = target };
-            Some(())
-        }
+    let old = with(|lent| match lent {
+        // SAFETY: the callback borrows the target for its whole length, and only through here.
+        Lent::Redial { at } => Some(replace(unsafe { &mut **at }, target)),
         _ => None,
-    })
-    .ok_or(elsewhere)
+    });
+    // The last one may hold what calls the program when it is dropped, which may then call this again.
+    old.map(drop).ok_or(elsewhere)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lent, in_callback, lend, set_redial, with};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tautline::{Lookup, Resolver, Target};
+
+    /// Sets the target when it is dropped, as a function of a program may.
+    #[derive(Debug)]
+    struct Calls(Arc<AtomicU32>);
+
+    impl Resolver for Calls {
+        fn resolve(&self, _: Lookup) {}
+    }
+
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            assert!(in_callback());
+            if set_redial(Target::new("ws://inner/").unwrap()).is_ok() {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A target that calls `set_redial` when it is dropped, and how often that worked.
+    fn calling() -> (Target, Arc<AtomicU32>) {
+        let worked = Arc::default();
+        (Target::new("ws://first/").unwrap().with_resolver(Calls(Arc::clone(&worked))), worked)
+    }
+
+    #[test]
+    fn the_end_of_a_replaced_target_may_replace_it_again() {
+        let (mut target, worked) = calling();
+        lend(&mut Lent::Redial { at: &raw mut target }, || {
+            set_redial(Target::new("ws://second/").unwrap()).unwrap();
+        });
+        assert_eq!((worked.load(Ordering::Relaxed), target.host()), (1, "inner"));
+        assert!(!in_callback() && set_redial(target).is_err());
+    }
+
+    #[test]
+    fn a_call_within_a_call_finds_nothing_lent() {
+        let mut target = Target::new("ws://outer/").unwrap();
+        let (other, worked) = calling();
+        lend(&mut Lent::Redial { at: &raw mut target }, || {
+            // The reference to the objects lives while the program is called.
+            let act = |_: &mut Lent| {
+                drop(other);
+                Some(())
+            };
+            with(act).unwrap();
+            assert_eq!(worked.load(Ordering::Relaxed), 0);
+            set_redial(Target::new("ws://after/").unwrap()).unwrap();
+        });
+        assert_eq!(target.host(), "after");
+    }
 }

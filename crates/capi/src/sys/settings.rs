@@ -88,9 +88,11 @@ pub unsafe extern "C" fn taut_settings_subprotocols(
     unsafe { change(settings, error, set) }
 }
 
-/// Sets the web pages that may connect to a server, such as `https://app.example`; one `*` is for any page.
+/// Sets the web pages that may connect to a server: origins such as `https://app.example`, names below another such as
+/// `https://*.example.org`, `null` for pages without an origin, and `*` for any page.
 ///
-/// The default is pages of the server's own host. Programs that are no browsers send no origin, and may connect.
+/// Any other text is an error (TAUT_ERR_VALUE) that says what to write. The default is pages of the server's own host.
+/// Programs that are no browsers send no origin, and may connect.
 ///
 /// Any thread may call this at any time.
 ///
@@ -106,8 +108,7 @@ pub unsafe extern "C" fn taut_settings_origins(
     let set = |settings: &settings::Settings| {
         // SAFETY: the caller gives an array of slices.
         let origins = unsafe { texts(origins, origins_count) }?;
-        settings.origins((origins != ["*"]).then_some(origins));
-        Ok(())
+        settings.origins(&origins)
     };
     // SAFETY: the caller keeps the contract of `change`.
     unsafe { change(settings, error, set) }

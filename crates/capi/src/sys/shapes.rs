@@ -70,10 +70,10 @@ pub struct WsEvent {
     pub size: usize,
     /// Result: one of TAUT_EVENT_….
     pub kind: u32,
-    /// Result: TAUT_TEXT for a text message, else 0.
+    /// Result: TAUT_TEXT for a text message; TAUT_FIRST and TAUT_LAST for pieces of one, with TAUT_SET_STREAMING; else 0.
     pub flags: u32,
-    /// Result: the bytes of a message or a pong, where they were decrypted. Valid until the next call of
-    /// `taut_ws_next` or `taut_ws_window`.
+    /// Result: the bytes of a message or a pong, where they were decrypted, or the body of a request. Valid until the next call
+    /// of `taut_ws_next`, `taut_ws_window`, `taut_ws_upgrade` or `taut_ws_respond`.
     pub data: Slice,
     /// Result: the head of a request; else null. Valid until the next call of `taut_ws_next`, like all below.
     pub request: *const Head,

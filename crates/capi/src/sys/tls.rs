@@ -366,9 +366,9 @@ impl TlsFacts {
     /// The facts, in room of fixed lengths.
     pub(super) fn new(info: TlsInfo) -> Self {
         let mut facts = sized::zeroed::<Self>();
-        put_text(&mut facts.version, info.version);
-        put_text(&mut facts.suite, &info.suite);
-        put_text(&mut facts.group, &info.group);
+        put_text(&mut facts.version, &shown(info.version));
+        put_text(&mut facts.suite, &shown(info.suite));
+        put_text(&mut facts.group, &shown(info.group));
         put_text(&mut facts.server_name, info.server_name.as_deref().unwrap_or_default());
         let alpn = info.alpn.unwrap_or_default();
         facts.alpn_len = alpn.len().min(facts.alpn.len());
@@ -377,6 +377,10 @@ impl TlsFacts {
         facts.resumed = info.resumed.into();
         facts
     }
+}
+
+fn shown(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Copies a certificate of the peer into `der`, and sets `*der_len` to its length.

@@ -13,7 +13,7 @@ use super::tls::certificate;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsFacts, Window};
 use crate::codes::{
     Code, TAUT_EVENT_CLOSED, TAUT_EVENT_FAILED, TAUT_EVENT_MESSAGE, TAUT_EVENT_NONE, TAUT_EVENT_OPEN, TAUT_EVENT_PONG,
-    TAUT_EVENT_REQUEST, TAUT_OK, TAUT_TEXT,
+    TAUT_EVENT_REQUEST, TAUT_FIRST, TAUT_LAST, TAUT_OK, TAUT_TEXT,
 };
 use crate::failure::{Fail, Failure};
 use crate::ws::{self, Ws};
@@ -261,6 +261,13 @@ pub unsafe extern "C" fn taut_ws_next(ws: *mut WsSession, event: *mut WsEvent) -
                 taken.flags = if kind == Kind::Text { TAUT_TEXT } else { 0 };
                 taken.data = parts.ws.live()?.payload().data().into();
             }
+            Some(Event::Chunk { kind, first, last }) => {
+                taken.kind = TAUT_EVENT_MESSAGE;
+                taken.flags = if kind == Kind::Text { TAUT_TEXT } else { 0 }
+                    | if first { TAUT_FIRST } else { 0 }
+                    | if last { TAUT_LAST } else { 0 };
+                taken.data = parts.ws.live()?.payload().data().into();
+            }
             Some(Event::Pong) => {
                 taken.kind = TAUT_EVENT_PONG;
                 taken.data = parts.ws.live()?.payload().data().into();
@@ -285,6 +292,7 @@ impl Parts {
                 event.is_upgrade = tautline::layers::ws::handshake::is_upgrade(request).into();
                 (event.kind, event.request) = (TAUT_EVENT_REQUEST, from_ref(&held.shape));
                 self.event = Some(held);
+                event.data = self.ws.live()?.body().into();
             }
             Event::Open(opened) => {
                 let held = Held::opening(opened);
@@ -516,7 +524,7 @@ pub unsafe extern "C" fn taut_ws_get_status(ws: *mut WsSession, state: *mut WsSt
             is_over: connection.is_over().into(),
             is_finished: connection.is_finished().into(),
             holds_back: connection.holds_back().into(),
-            waiting: connection.waiting(),
+            waiting: connection.sending().len(),
         };
         // SAFETY: the caller gives null or a `taut_ws_status`.
         unsafe { sized::write(state, &found) }

@@ -659,6 +659,8 @@ static void clients_connect_and_reconnect(void) {
     taut_client *clients = NULL;
     taut_settings *settings = patient();
     taut_target target;
+    static const taut_header host = {{(const uint8_t *)"host", 4}, {(const uint8_t *)"x", 1}};
+    static const taut_slice wrong = {(const uint8_t *)"a b", 3};
     uint64_t dial = 99, value = 0;
     start(&seen, server, 1);
     memset(&callbacks, 0, sizeof callbacks);
@@ -700,6 +702,22 @@ static void clients_connect_and_reconnect(void) {
     wait_for(&own.messages, 2);
     CHECK(own.failed >= 1 && own.cause == TAUT_CAUSE_REFUSED && own.retry <= 50 && own.redials >= 1);
     CHECK(taut_client_counter(clients, "open", &value) == TAUT_OK && value == 1);
+    /* What no attempt can use is an error of the call, whether a server runs or not. */
+    target.uri = "wss://127.0.0.1:1/";
+    target.headers = &host;
+    target.headers_count = 1;
+    CHECK(taut_client_connect(clients, &target, &dial, detail()) == TAUT_ERR_VALUE && strstr(text, "host") != NULL);
+    target.headers_count = 0;
+    target.subprotocols = &wrong;
+    target.subprotocols_count = 1;
+    CHECK(taut_client_connect(clients, &target, &dial, detail()) == TAUT_ERR_VALUE && strstr(text, "token") != NULL);
+    target.subprotocols_count = 0;
+    /* A name that TLS cannot use ends the target, although it may be tried without end. */
+    target.uri = good;
+    target.server_name = "no name";
+    CHECK(taut_client_connect(clients, &target, &dial, detail()) == TAUT_OK && dial == 2);
+    wait_for(&own.ended, 2);
+    CHECK(own.dial == 2 && own.cause == TAUT_CAUSE_TLS && own.retry == TAUT_NEVER);
     CHECK(taut_client_join(clients, 1, detail()) == TAUT_ERR_TIMEOUT);
     CHECK(taut_client_drain(clients, 1000, NULL, 0, PATIENCE) == TAUT_OK);
     CHECK(taut_client_join(clients, PATIENCE, detail()) == TAUT_OK && own.closed == 2);

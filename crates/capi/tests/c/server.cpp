@@ -225,6 +225,9 @@ void carry(tautline::Ws &from, tautline::Ws &to) {
 void without_io(const tautline::TlsConfig &accepting, const tautline::TlsConfig &connecting) {
     tautline::Settings settings;
     settings.set(TAUT_SET_MAX_MESSAGE, 100).subprotocols({"v1", "v2"}).origins({"*"});
+    settings.origins({"https://app.example", "https://*.example.org", "null"});
+    for (const auto *wrong : {"app.example", "https://app.example/path", "https://a.*.example", "a,b"})
+        CHECK(thrown([&] { settings.origins({wrong}); }) == TAUT_ERR_VALUE);
     auto server = tautline::Ws::server(accepting, 0, &settings);
     auto client = tautline::Ws::client(connecting, Target{"wss://localhost/", {}, {}, {}, {}, {"v2"}}, 0);
     taut_ws_event event{};

@@ -11,18 +11,20 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_capi::sys::*;
+use tautline_tls::alert::Alert;
 use tautline_tls::{
-    Capabilities, ClientAuth, ClientConfig, Content, Engine, Error, Handshake, KeyExchange, NO_EXPORTER, Opened,
-    PeerCertificates, Roots, ServerConfig, Session, Tickets, TlsInfo, Verify, Versions,
+    Capabilities, CipherSuite, ClientAuth, ClientConfig, Content, Engine, Error, Handshake, KeyExchange, NO_EXPORTER,
+    NamedGroup, Opened, PeerCertificates, ProtocolVersion, Roots, ServerConfig, Session, Tickets, TlsInfo, Verify,
+    Versions,
 };
 
 /// An error of the interface as one of the traits'.
-pub(crate) fn error(code: Code, text: &str) -> Error {
+pub(crate) fn error(code: Code, text: &str, alert: i32) -> Error {
     let text = text.split_once(": ").map_or(text, |(_, text)| text).to_owned();
     match code {
         TAUT_ERR_CONFIG => Error::Config(text),
         TAUT_ERR_PEER => Error::Peer(text),
-        TAUT_ERR_ALERT => Error::Alert(text.strip_prefix("TLS peer sent the alert ").unwrap_or(&text).to_owned()),
+        TAUT_ERR_ALERT => Error::Alert(Alert(u8::try_from(alert).unwrap())),
         TAUT_ERR_CERTIFICATE => Error::Certificate(text),
         TAUT_ERR_LIBRARY | TAUT_ERR_INTERNAL => Error::Library(text),
         _ => Error::ApiMisuse("a call that does not fit"),
@@ -42,7 +44,7 @@ pub(crate) fn call(function: impl FnOnce(*mut ErrorDetail) -> Code) -> Result<()
     if code == TAUT_OK {
         Ok(())
     } else {
-        Err(error(code, CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap()))
+        Err(error(code, CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap(), detail.alert))
     }
 }
 
@@ -305,7 +307,7 @@ impl<const IN_PLACE: bool> CSession<IN_PLACE> {
                 unsafe { (*error).code }
             });
         }
-        found.err().unwrap_or_else(|| error(code, ""))
+        found.err().unwrap_or_else(|| error(code, "", -1))
     }
 
     pub(crate) fn counters(&self) -> (u64, u64) {
@@ -398,13 +400,13 @@ impl<const IN_PLACE: bool> Session for CSession<IN_PLACE> {
         if code == TAUT_OK { Ok(()) } else { Err(NO_EXPORTER) }
     }
 
-    fn sent_alert(&self) -> Option<u8> {
+    fn sent_alert(&self) -> Option<Alert> {
         // SAFETY: all fields may be zero.
         let mut detail: ErrorDetail = unsafe { zeroed() };
         detail.size = size_of::<ErrorDetail>();
         // SAFETY: valid pointers.
         assert_eq!(unsafe { taut_tls_error(self.tls, &raw mut detail) }, TAUT_OK);
-        u8::try_from(detail.alert).ok()
+        u8::try_from(detail.alert).ok().map(Alert)
     }
 
     fn tls_info(&self) -> TlsInfo {
@@ -430,12 +432,9 @@ impl<const IN_PLACE: bool> Session for CSession<IN_PLACE> {
             der
         };
         let mut info = TlsInfo::default();
-        info.version = match text(&facts.version).as_str() {
-            "TLSv1.3" => "TLSv1.3",
-            "TLSv1.2" => "TLSv1.2",
-            _ => "",
-        };
-        (info.suite, info.group) = (text(&facts.suite), text(&facts.group));
+        info.version = ProtocolVersion::from_name(&text(&facts.version));
+        info.suite = CipherSuite::from_name(&text(&facts.suite));
+        info.group = NamedGroup::from_name(&text(&facts.group));
         info.alpn = (facts.alpn_len > 0).then(|| facts.alpn[..facts.alpn_len].to_vec());
         info.server_name = Some(text(&facts.server_name)).filter(|name| !name.is_empty());
         info.resumed = facts.resumed == 1;

@@ -1,15 +1,17 @@
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::local::loopback;
+use crate::output;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::http::{self, HeaderValue, Method, StatusCode, header};
+use tautline::layers::ws::handshake::{authority, is_loopback};
 use tautline::{
-    Address, CertificateFiles, CloseCode, Config, Conn, Handler, Message, Opening, Outgoing, Reply, Request, Server,
-    ServerConfig, ServerFiles, ServerHandle, Tls, TlsEngine,
+    Address, CertificateFiles, CloseCode, Config, Conn, Handler, Message, Opening, Origins, Outgoing, Reply, Request,
+    Server, ServerConfig, ServerFiles, ServerHandle, Tls, TlsEngine,
 };
 use tautline_lab::loops;
 
@@ -122,9 +124,10 @@ impl Dashboard {
         let pages = Arc::clone(&past);
         let mut config = Config::untrusted_internet();
         config.limits.max_connections = BROWSERS;
+        config.upgrade.origins = Origins::Loopback;
         let server = Server::new(tls).config(config).listen(Address::Tcp(address));
         let server = loops::start_server(server, false, Box::new(move |_| Box::new(Pages(Arc::clone(&pages)))))?;
-        eprintln!("live figures at {scheme}://{}/", server.addresses()[0]);
+        output::note(format_args!("live figures at {scheme}://{}/", server.addresses()[0]));
         Ok(Self { server, past, began: Instant::now() })
     }
 
@@ -167,6 +170,10 @@ impl Handler for Pages {
     type State = ();
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        // A page of others can have its name lead here (DNS rebinding). Nothing forwards to this page.
+        if !authority(request.http).is_some_and(is_loopback) {
+            return not_local();
+        }
         match (request.is_upgrade, request.http.uri().path()) {
             (true, LIVE) => Reply::upgrade(),
             (false, "/") if request.http.method() == Method::GET => page(),
@@ -182,6 +189,13 @@ impl Handler for Pages {
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
 }
 
+fn not_local() -> Reply {
+    let mut response =
+        http::Response::new(b"only for requests to this machine by its loopback address or localhost\n".to_vec());
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    Reply::Respond(response)
+}
+
 fn page() -> Reply {
     let mut response = http::Response::new(PAGE.as_bytes().to_vec());
     response.headers_mut().extend([
@@ -195,6 +209,8 @@ fn page() -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use tautline::Incoming;
 
     #[test]
@@ -219,6 +235,27 @@ mod tests {
         dashboard.show(vec![Chart::new("Load", "/s", [("all", -1.0)])]);
         assert_eq!(next()["charts"][0]["lines"][0][1], -1.0);
         assert!(tautline::connect(&format!("ws://{at}/other")).is_err());
+        let ask = |host: &str, more: &str| {
+            let mut stream = TcpStream::connect(at.to_string()).unwrap();
+            write!(stream, "GET {more}HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer.split(' ').nth(1).unwrap().to_owned()
+        };
+        assert_eq!([ask("localhost", "/ "), ask("[::1]:1", "/ ")], ["200", "200"]);
+        for (host, more) in [("evil.example", "/ "), ("", "/ "), ("localhost", "http://evil.example/ ")] {
+            assert_eq!(ask(host, more), "403", "{host} {more}");
+        }
+        // A page whose name leads here, and one of another server of this machine.
+        for (host, origin) in [("evil.example:8444", "http://evil.example:8444"), ("localhost:1", "http://localhost:2")]
+        {
+            let mut target = tautline::Target::new(&format!("ws://{at}{LIVE}")).unwrap();
+            target.host_header = Some(host.to_owned());
+            target.origin = Some(origin.to_owned());
+            let plain = Tls { engine: TlsEngine::Plain, config: tautline::ClientConfig::default() };
+            let error = tautline::Socket::connect(target, plain, Config::default()).err().unwrap();
+            assert!(format!("{error:#}").contains("403"), "{error:#}");
+        }
         drop(dashboard);
         let end = socket.receive().unwrap_err().to_string();
         assert!(end.contains("1001") && end.contains("this run has ended"), "{end}");

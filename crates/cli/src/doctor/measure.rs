@@ -1,6 +1,5 @@
 //! Measurements behind the recommendations, about a second in all. AEADs are measured by `tls_records` itself.
 
-use crate::probe::group_name;
 use rustix::process::getppid;
 use rustls::SignatureScheme;
 use rustls::crypto::SupportedKxGroup;
@@ -14,6 +13,7 @@ use tautline_dev_cert::Authority;
 use tautline_lab::app::Demo;
 use tautline_lab::load::{Echo, Server};
 use tautline_lab::{Content, DriverKind, Span, loops};
+use tautline_probe::group_name;
 
 /// The results. Times are the fastest of many, since neighbours only make them longer.
 #[derive(Clone, Debug, Default)]

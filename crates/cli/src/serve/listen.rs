@@ -26,6 +26,15 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
     if addresses.is_empty() { Err(format!("{name:?} has no address here")) } else { Ok(Listen(addresses)) }
 }
 
+/// Understands the mode of a Unix socket's file, in octal: three digits, as chmod(1) takes them, after `0` or `0o` if at all.
+pub(super) fn unix_mode(text: &str) -> Result<u32, String> {
+    let rest = text.strip_prefix("0o").or_else(|| text.strip_prefix('0').filter(|rest| rest.len() == 3));
+    let digits = rest.unwrap_or(text);
+    let is_mode = digits.len() == 3 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+    let mode = u32::from_str_radix(digits, 8).ok().filter(|_| is_mode);
+    mode.ok_or_else(|| "write three octal digits, such as 660 for owner and group, or 666 for everybody".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +59,16 @@ mod tests {
             assert!(told.contains(reason), "{bad}: {told}");
         }
         assert!(listen("no.such.name.invalid:1").unwrap_err().contains("cannot resolve"));
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        for text in ["660", "0660", "0o660"] {
+            assert_eq!(unix_mode(text), Ok(0o660), "{text}");
+        }
+        assert_eq!(unix_mode("006"), Ok(0o006));
+        for bad in ["", "0", "0o", "66", "668", "1777", "02770", "+66", "rw-", "0x1b0"] {
+            assert!(unix_mode(bad).unwrap_err().contains("three octal digits"), "{bad}");
+        }
     }
 }

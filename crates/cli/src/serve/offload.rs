@@ -1,10 +1,11 @@
 //! Options of work on other threads, and the report of counters.
 
-use crate::amount;
 use crate::failure::Failure;
-use std::io::Write;
+use crate::output;
+use log::Level;
 use std::time::Duration;
 use tautline::{Config, Counters, KeyCost, Records, Reloader, Reloads, ShardHandle};
+use tautline_probe::amount;
 
 /// Most threads that an option accepts. A larger number is probably a slip, and could exhaust the machine.
 const MOST_THREADS: i64 = 1024;
@@ -91,8 +92,7 @@ pub(super) fn report_counters(shards: &[ShardHandle], reloader: &Reloader, min_s
         sum.merge(&shard.counters());
     }
     let keys = keys(&reloader.key_costs(), min_signature, reloader.reloads());
-    // No panic where the disk of the log is full.
-    let _ = write!(std::io::stderr(), "{}{keys}", lines(&sum));
+    output::report(Level::Info, format_args!("{}{keys}", lines(&sum)));
 }
 
 fn lines(counters: &Counters) -> String {
@@ -110,7 +110,8 @@ fn lines(counters: &Counters) -> String {
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     lines += &format!(
         "memory: {:.1} MiB (connections {:.1}, handshakes {:.1}, partial messages {:.1}, sending {:.1}, queues {:.1}, \
-         compression {:.1}, unused buffers {:.1}, commands {:.1}, published {:.1}); {} refused, {} closed for it\n",
+         compression {:.1}, requests {:.1}, topics {:.1}, timers {:.1}, sources {:.1}, application {:.1}, \
+         unused buffers {:.1}, commands {:.1}, published {:.1}); {} refused, {} closed for it\n",
         mebibytes(counters.memory()),
         mebibytes(counters.memory_connections),
         mebibytes(counters.memory_heads),
@@ -118,6 +119,11 @@ fn lines(counters: &Counters) -> String {
         mebibytes(counters.memory_sending),
         mebibytes(counters.memory_queued),
         mebibytes(counters.memory_deflate),
+        mebibytes(counters.memory_requests),
+        mebibytes(counters.memory_topics),
+        mebibytes(counters.memory_timers),
+        mebibytes(counters.memory_sources),
+        mebibytes(counters.memory_application),
         mebibytes(counters.memory_pooled),
         mebibytes(counters.memory_commands),
         mebibytes(counters.memory_published),

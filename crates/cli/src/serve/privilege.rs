@@ -5,8 +5,6 @@ use super::harden;
 use super::user::{User, user};
 use crate::failure::Failure;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-#[cfg(feature = "harden")]
-use std::path::Path;
 use std::path::PathBuf;
 use tautline::Address;
 
@@ -30,10 +28,14 @@ pub(super) struct PrivilegeArguments {
 pub(super) struct Needs {
     /// Files that are read again at a reload.
     pub(super) files: Vec<PathBuf>,
+    /// A folder of certificates that it orders, and for which it connects to an authority.
+    pub(super) state: Option<PathBuf>,
     /// A folder whose files it serves.
     pub(super) folder: Option<PathBuf>,
     /// A file to which it writes.
     pub(super) key_log: Option<PathBuf>,
+    /// A file to which it writes, and that it may make again.
+    pub(super) access_log: Option<PathBuf>,
     /// The addresses at which it listens.
     pub(super) addresses: Vec<Address>,
     /// Whether its driver needs files and calls of the kernel that others do not.
@@ -50,12 +52,39 @@ impl PrivilegeArguments {
         self.user.is_some()
     }
 
+    /// Whether the access to files is confined.
+    pub(super) const fn confines_files(&self) -> bool {
+        #[cfg(feature = "harden")]
+        return self.harden;
+        #[cfg(not(feature = "harden"))]
+        return false;
+    }
+
     /// Confines the access to files, before the loops start: to those that are read again, and to sockets.
     #[cfg(feature = "harden")]
     pub(super) fn confine_files(&self, needs: Needs) -> Result<(), Failure> {
         if !self.harden {
             return Ok(());
         }
+        harden::confine_files(&Self::folders(needs)?);
+        Ok(())
+    }
+
+    /// Checks that the server can give up what the options ask for.
+    #[cfg(feature = "harden")]
+    pub(super) fn check(&self, needs: Needs) -> Result<(), Failure> {
+        if self.harden { Self::folders(needs).map(drop) } else { Ok(()) }
+    }
+
+    #[cfg(not(feature = "harden"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
+    pub(super) fn check(&self, _needs: Needs) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The folders that the server still needs.
+    #[cfg(feature = "harden")]
+    fn folders(needs: Needs) -> Result<harden::Folders, Failure> {
         if needs.bypasses_kernel {
             return Err(Failure::usage(
                 "--harden cannot confine a driver that bypasses the kernel; leave one of them out",
@@ -67,13 +96,15 @@ impl PrivilegeArguments {
         }
         for address in needs.addresses {
             if let Address::Unix(path) = address {
-                folders.sockets.extend(path.parent().map(Path::to_owned));
+                folders.add_socket(&path);
             }
         }
+        folders.state.extend(needs.state);
         folders.read.extend(needs.folder);
         folders.write.extend(needs.key_log);
-        harden::confine_files(&folders);
-        Ok(())
+        needs.access_log.iter().for_each(|path| folders.add_made_file(path));
+        folders.refuse_root()?;
+        Ok(folders)
     }
 
     #[cfg(not(feature = "harden"))]
@@ -82,20 +113,43 @@ impl PrivilegeArguments {
         Ok(())
     }
 
-    /// Changes the user, and confines the system calls, of all threads.
-    pub(super) fn drop(&self, core_dumps: bool) -> Result<(), Failure> {
-        if let Some(user) = &self.user {
-            user.become_it()?;
-            // A change of user forbids core dumps.
-            if core_dumps && let Err(error) = set_dumpable_behavior(DumpableBehavior::Dumpable) {
-                log::warn!("--core-dumps: {error}");
-            }
+    /// The user that the server is to run as, if that is another one.
+    pub(super) const fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// Does this work as the user that the server is to run as.
+    pub(super) fn as_user<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+        match &self.user {
+            Some(user) => user.act(work),
+            None => Ok(work()),
         }
+    }
+
+    /// Changes the user of all threads.
+    pub(super) fn change_user(&self, core_dumps: bool) -> Result<(), Failure> {
+        let Some(user) = &self.user else { return Ok(()) };
+        user.become_it()?;
+        // A change of user forbids core dumps.
+        if core_dumps && let Err(error) = set_dumpable_behavior(DumpableBehavior::Dumpable) {
+            log::warn!("--core-dumps: {error}");
+        }
+        Ok(())
+    }
+
+    /// Confines the system calls of all threads. A server that connects to others keeps what that needs.
+    #[cfg_attr(
+        not(feature = "harden"),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")
+    )]
+    pub(super) fn confine_calls(&self, connects: bool) -> Result<(), Failure> {
         #[cfg(feature = "harden")]
         if self.harden {
-            harden::confine_calls();
+            harden::confine_calls(connects);
             harden::verify()?;
         }
+        #[cfg(not(feature = "harden"))]
+        let _ = connects;
         Ok(())
     }
 }

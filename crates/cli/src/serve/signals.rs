@@ -1,39 +1,41 @@
-//! Signals: the first SIGINT or SIGTERM drains the server, and a second one ends it at once. SIGUSR1 prints counters,
-//! SIGHUP reloads certificates, and SIGUSR2 has a new process take over.
+//! Signals: the first SIGINT or SIGTERM drains the server, and a second one ends it at once. SIGQUIT drains it however often it
+//! comes. SIGUSR1 prints counters, SIGHUP reloads certificates and opens the access log again, and SIGUSR2 has a new process take
+//! over.
 
+use super::access::AccessFile;
 use super::offload;
+use super::stop::Stop;
 use super::successor::Successor;
 use crate::failure::Failure;
+use crate::output;
 use crate::stages;
 use crate::supervisor::Supervisor;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
-use tautline::{CloseCode, Restart, ServerFiles, ServerHandle};
+use tautline::{ServerFiles, ServerHandle};
 
 /// Begins to hold signals. To be called before the loops start, so that no signal is lost.
 ///
-/// Without files to reload, SIGHUP ends the program as ever.
-pub(super) fn hold(reloads: bool) -> Result<Signals, Failure> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2]);
-    let signals = signals.and_then(|signals| {
-        let added = if reloads { signals.add_signal(SIGHUP) } else { Ok(()) };
-        added.map(|()| signals)
-    });
+/// SIGHUP is held without certificates too: service managers send it to any server, and its default action is the end.
+pub(super) fn hold() -> Result<Signals, Failure> {
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]);
     signals.map_err(|error: io::Error| Failure::failed(format!("cannot wait for signals: {error}")))
+}
+
+/// Whether a stop was asked for. Other signals of that time are forgotten: the files were read just now.
+pub(super) fn has_stop(signals: &mut Signals) -> bool {
+    signals.pending().any(|signal| matches!(signal, SIGINT | SIGTERM | SIGQUIT))
 }
 
 /// A server that obeys signals.
 pub(super) struct Obedient {
-    pub(super) handle: ServerHandle,
+    pub(super) stop: Stop,
     /// The files of certificates.
     pub(super) files: Option<ServerFiles>,
+    pub(super) access: Option<AccessFile>,
     pub(super) supervisor: Supervisor,
-    /// Time that connections have to close.
-    pub(super) deadline: Duration,
-    /// How a stop is announced, if the server restarts.
-    pub(super) restart: Option<Restart>,
     /// Signature time from which handshakes leave their loop.
     pub(super) min_signature: Option<Duration>,
     pub(super) successor: Successor,
@@ -42,53 +44,83 @@ pub(super) struct Obedient {
 }
 
 impl Obedient {
-    /// Obeys signals on a thread of its own.
+    /// Obeys signals until `signals` are closed, and then passes a last stop on to the process that has taken over.
     pub(super) fn obey(self, mut signals: Signals) {
-        std::thread::spawn(move || {
-            let mut draining = false;
-            for signal in signals.forever() {
-                match signal {
-                    SIGHUP => self.reload(),
-                    SIGUSR1 => self.report(),
-                    SIGUSR2 => self.successor.start(),
-                    _ if draining => std::process::exit(1),
-                    _ => {
+        let (mut draining, mut asked) = (false, false);
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => self.reload(),
+                SIGUSR1 => self.report(),
+                SIGUSR2 => self.successor.start(),
+                // A keeper or an old process passes a stop on by SIGQUIT. The service manager may send its own as well.
+                _ => {
+                    if asked && signal != SIGQUIT {
+                        self.successor.kill();
+                        output::finish();
+                        std::process::exit(1);
+                    }
+                    asked |= signal != SIGQUIT;
+                    if !draining {
                         draining = true;
                         self.drain();
                     }
                 }
             }
-        });
+        }
+        if has_stop(&mut signals) {
+            self.successor.stop();
+        }
     }
 
     fn reload(&self) {
         self.supervisor.reloading();
-        if let Some(files) = &self.files {
+        if let Some(access) = &self.access {
+            access.reopen();
+        }
+        match &self.files {
             // The reloader logs a failure.
-            let _ = self.handle.reloader().reload_files(files);
+            Some(files) => _ = self.handle().reloader().reload_files(files),
+            None if self.access.is_some() => {}
+            None => log::warn!("SIGHUP: there is nothing to reload, since this server has no certificates (--plain)"),
         }
         self.supervisor.ready();
     }
 
     fn report(&self) {
         self.report_counters();
-        stages::report(self.handle.shards());
+        stages::report(self.handle().shards());
     }
 
     fn report_counters(&self) {
-        offload::report_counters(self.handle.shards(), &self.handle.reloader(), self.min_signature);
+        offload::report_counters(self.handle().shards(), &self.handle().reloader(), self.min_signature);
+    }
+
+    const fn handle(&self) -> &ServerHandle {
+        &self.stop.handle
     }
 
     fn drain(&self) {
-        self.supervisor.stopping(self.deadline);
+        self.supervisor.stopping(self.stop.longest());
+        let (stop, successor) = (self.stop.clone(), self.successor.clone());
+        let drain = move || {
+            if successor.stop() {
+                stop.drain();
+            }
+        };
+        let delay = self.stop.delay;
+        let is_delayed = !delay.is_zero() && self.successor.forbid();
         if !self.quiet {
             self.report_counters();
-            // `eprintln` would panic where the disk of the log is full, and the signal would be lost.
-            let _ = writeln!(io::stderr(), "closing connections; send the signal again to stop at once");
+            if is_delayed {
+                output::note(format_args!("not ready any more; closing connections in {delay:?}"));
+            } else {
+                output::note("closing connections; send the signal again to stop at once");
+            }
         }
-        match &self.restart {
-            Some(restart) => self.handle.drain_for_restart(restart, self.deadline),
-            None => self.handle.drain(CloseCode::GOING_AWAY, "the server is stopping", self.deadline),
+        if is_delayed {
+            self.stop.after_delay(drain);
+        } else {
+            drain();
         }
     }
 }

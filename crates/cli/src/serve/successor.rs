@@ -1,47 +1,46 @@
-//! SIGUSR2: starts the program at the same path again, with the same arguments, and hands the connections over to it.
+//! SIGUSR2: has the program at the same path started again, with the same arguments, and hands the connections over to it.
 
-use crate::refusal::Teller;
+use super::starter::New;
+use super::stop::Stop;
+use crate::keeper::Worker;
+use crate::output;
 use crate::supervisor::Supervisor;
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use crate::verdict::Teller;
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use tautline::{HandOver, ServerHandle};
+use tautline::{HandOver, HandOverError, ServerHandle};
 
-/// Names a variable that tells the new process that its standard input is the socket to the old one.
-const VARIABLE: &str = "TAUT_TAKE_OVER";
-
-/// The socket to the old process, if one has started this one as its successor. The server and then the admin listener are taken
-/// over through it.
-pub(super) fn predecessor() -> io::Result<Option<UnixStream>> {
-    if env::var_os(VARIABLE).is_none() {
-        return Ok(None);
-    }
-    Ok(Some(io::stdin().as_fd().try_clone_to_owned()?.into()))
+/// The parts of a server that an upgrade needs.
+pub(super) struct Parts {
+    pub(super) stop: Stop,
+    /// Servers beside this one, in an order that the successor knows. Their sockets go along.
+    pub(super) beside: Vec<ServerHandle>,
+    pub(super) supervisor: Supervisor,
+    pub(super) worker: Option<Worker>,
+    pub(super) teller: Teller,
+    /// The reason why there can be no successor.
+    pub(super) refused: Option<&'static str>,
 }
 
 /// The means of a server to be replaced by a new process.
 #[derive(Clone)]
 pub(super) struct Successor {
-    handle: ServerHandle,
-    admin: Option<ServerHandle>,
-    supervisor: Supervisor,
-    /// Time that connections have to close that cannot move.
-    deadline: Duration,
-    /// The reason why there can be none.
-    refused: Option<&'static str>,
-    teller: Arc<Teller>,
+    parts: Arc<Parts>,
     /// Whether an upgrade is on its way.
     busy: Arc<AtomicBool>,
+    new: Arc<Mutex<Newest>>,
     /// The thread of the latest upgrade. It may still tell why it has failed when the next one begins.
     upgrading: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// The new process, and whether the service is to end.
+#[derive(Default)]
+struct Newest {
+    process: Option<New>,
+    stopping: bool,
 }
 
 /// An upgrade is on its way while this lives.
@@ -54,17 +53,8 @@ impl Drop for Busy {
 }
 
 impl Successor {
-    pub(super) fn new(
-        handle: &ServerHandle,
-        admin: Option<ServerHandle>,
-        supervisor: &Supervisor,
-        deadline: Duration,
-        refused: Option<&'static str>,
-        teller: Teller,
-    ) -> Self {
-        let (handle, supervisor) = (handle.clone(), supervisor.clone());
-        let teller = Arc::new(teller);
-        Self { handle, admin, supervisor, deadline, refused, teller, busy: Arc::default(), upgrading: Arc::default() }
+    pub(super) fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts), busy: Arc::default(), new: Arc::default(), upgrading: Arc::default() }
     }
 
     /// Starts the new process, on a thread of its own, unless one is on its way.
@@ -79,6 +69,10 @@ impl Successor {
             drop(busy);
             if let Err(why) = result {
                 own.refuse(&why);
+                // A stop that came meanwhile has waited for this.
+                if own.newest().stopping {
+                    own.parts.stop.drain();
+                }
             }
         };
         match std::thread::Builder::new().name("upgrade".to_owned()).spawn(upgrade) {
@@ -87,7 +81,33 @@ impl Successor {
         }
     }
 
-    /// Waits for the end of an upgrade. Without its connections the server ends before the admin listener has moved.
+    /// Forbids upgrades, since the service is to end. Returns whether this process alone has the connections, and keeps them.
+    pub(super) fn forbid(&self) -> bool {
+        let mut newest = self.newest();
+        newest.stopping = newest.process.is_none() && !self.busy.load(Ordering::Acquire);
+        newest.stopping
+    }
+
+    /// Stops the service: the successor too, if there is one.
+    ///
+    /// Returns whether this process is to drain its connections now. During an upgrade it does so once that has failed: until
+    /// then they may be those of the new process.
+    pub(super) fn stop(&self) -> bool {
+        let mut newest = self.newest();
+        newest.stopping = true;
+        if let Some(worker) = &self.parts.worker {
+            worker.stop();
+        }
+        newest.process.iter().for_each(New::stop);
+        newest.process.is_none() && !self.busy.load(Ordering::Acquire)
+    }
+
+    /// Ends the successor at once, if there is one.
+    pub(super) fn kill(&self) {
+        self.newest().process.iter().for_each(New::kill);
+    }
+
+    /// Waits for the end of an upgrade.
     pub(super) fn wait(&self) {
         let thread = self.upgrading().take();
         // A panic was printed.
@@ -98,83 +118,72 @@ impl Successor {
         self.upgrading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says why this process goes on, also to `taut upgrade`.
     fn refuse(&self, why: &str) {
         say(why);
-        self.teller.tell(why);
+        self.parts.teller.refuse(why);
     }
 
     /// Upgrades, or returns why this process goes on.
     fn upgrade(&self) -> Result<(), String> {
-        if let Some(why) = self.refused {
-            return Err(format!("no upgrade: {why}"));
-        }
-        let (child, stream) = spawn().map_err(|error| format!("no upgrade: cannot start the new process: {error}"))?;
+        let Parts { stop, supervisor, teller, .. } = &*self.parts;
+        let (number, stream) = self.begin().map_err(|why| {
+            stop.handle.count_failed_upgrade();
+            format!("no upgrade: {why}")
+        })?;
         let mut settings = HandOver::default();
-        settings.deadline = self.deadline;
-        let number = child.id();
-        self.supervisor.main_process(number);
-        let for_admin = stream.try_clone();
-        match self.handle.hand_over(stream, &settings) {
-            Ok(handed) => {
-                say(&format!(
-                    "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
-                    handed.moved, handed.pause, handed.refused, handed.staying
-                ));
-                let admin = self.admin.as_ref();
-                let moved = admin.map(|admin| for_admin.and_then(|stream| admin.hand_over(stream, &settings)));
-                if let Some(Err(error)) = moved {
-                    say(&format!("the admin listener has not moved: {error}"));
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.supervisor.main_process(std::process::id());
-                end(child);
-                Err(format!("no upgrade: {error}; this process goes on"))
-            }
+        settings.deadline = stop.deadline;
+        settings.also.extend(self.parts.beside.clone());
+        let handed = stop.handle.hand_over(stream, &settings).map_err(|error| self.give_up(&error))?;
+        supervisor.main_process(number);
+        say(&format!(
+            "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
+            handed.moved, handed.pause, handed.refused, handed.staying
+        ));
+        teller.moved(std::process::id(), number);
+        Ok(())
+    }
+
+    /// Starts the new process. Returns its number, and the socket to it.
+    fn begin(&self) -> Result<(u32, UnixStream), String> {
+        if let Some(why) = self.parts.refused {
+            return Err(why.to_owned());
+        }
+        let mut newest = self.newest();
+        if newest.stopping {
+            return Err("the server is stopping".to_owned());
+        }
+        let started = New::start(self.parts.worker.as_ref(), &self.parts.supervisor);
+        let (new, stream) = started.map_err(|error| error.to_string())?;
+        let number = new.number();
+        newest.process = Some(new);
+        Ok((number, stream))
+    }
+
+    /// Ends a successor that has not taken over, or not for long, and says why this process goes on.
+    fn give_up(&self, error: &HandOverError) -> String {
+        let Some(mut new) = self.newest().process.take() else { return format!("no upgrade: {error}") };
+        let has_closed = |error: &io::Error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
+        };
+        let ended = match error {
+            HandOverError::Failed(error) if !has_closed(error) => None,
+            _ => new.how_it_ended(),
+        };
+        new.end();
+        match (error, ended) {
+            (HandOverError::Failed(_), Some(how)) => format!("no upgrade: the new {how}; this process goes on"),
+            (error, Some(how)) => format!("no upgrade: {error}; the new {how}; this process goes on"),
+            (error, None) => format!("no upgrade: {error}; this process goes on"),
         }
     }
 }
 
-/// Starts the program that is now at the path of this one.
-fn spawn() -> io::Result<(Child, UnixStream)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let program = without_suffix(std::fs::read_link("/proc/self/exe")?.into_os_string());
-    let child = Command::new(program)
-        .args(env::args_os().skip(1))
-        .env(VARIABLE, "stdin")
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .spawn()?;
-    Ok((child, ours))
-}
-
-/// The path of a program without the mark that the kernel adds once another file has its place.
-fn without_suffix(path: OsString) -> OsString {
-    match path.as_bytes().strip_suffix(b" (deleted)") {
-        Some(path) => OsStr::from_bytes(path).to_owned(),
-        None => OsString::from_vec(path.into_vec()),
-    }
-}
-
-fn end(mut child: Child) {
-    // It may have ended by itself.
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-/// Prints a line, in one piece: the new process writes to the same log. `eprintln` would panic where its disk is full.
 fn say(line: &str) {
-    let _ = io::stderr().write_all(format!("taut: {line}\n").as_bytes());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_suffix;
-
-    #[test]
-    fn a_replaced_program_is_found_at_its_path() {
-        assert_eq!(without_suffix("/usr/bin/taut (deleted)".into()), "/usr/bin/taut");
-        assert_eq!(without_suffix("/usr/bin/taut".into()), "/usr/bin/taut");
-    }
+    output::note(format_args!("taut: {line}"));
 }

@@ -1,6 +1,9 @@
+use super::acme::{AcmeArguments, Service};
+use super::privilege::PrivilegeArguments;
 use crate::aead::AeadArguments;
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
+use crate::output;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +22,8 @@ pub(super) struct TlsArguments {
     /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
+    #[command(flatten)]
+    pub(super) acme: AcmeArguments,
     #[command(flatten)]
     aead: AeadArguments,
     /// Certificate chain, PEM. May be repeated, each with its --key: the server chooses one that the client accepts.
@@ -53,13 +58,26 @@ pub(super) struct TlsArguments {
 }
 
 impl TlsArguments {
+    /// The certificate that the server orders itself, if it does.
+    pub(super) fn acme(&self, privilege: &PrivilegeArguments) -> Result<Option<Service>, Failure> {
+        self.acme.open(self.tls, privilege)
+    }
+
+    /// Checks the files and options, without an order.
+    pub(super) fn check_acme(&self) -> Result<(), Failure> {
+        self.acme.check(self.tls)
+    }
+
     /// The configuration, and the files to reload it from; no files without TLS.
-    pub(super) fn load(&self) -> Result<(Tls<ServerConfig, TlsEngine>, Option<ServerFiles>), Failure> {
+    pub(super) fn load(
+        &self,
+        acme: Option<&Service>,
+    ) -> Result<(Tls<ServerConfig, TlsEngine>, Option<ServerFiles>), Failure> {
         if self.plain {
             return Ok((Tls { engine: TlsEngine::Plain, config: ServerConfig::default() }, None));
         }
         self.aead.apply();
-        let files = self.files()?;
+        let files = self.files(acme)?;
         let tls = Tls { engine: self.tls, config: files.load()? };
         Ok((tls, Some(files)))
     }
@@ -69,7 +87,7 @@ impl TlsArguments {
         let named =
             self.cert.iter().chain(&self.key).chain(&self.ocsp).chain(&self.client_ca).chain(&self.ticket_secret);
         let mut paths: Vec<PathBuf> = named.cloned().collect();
-        if self.cert.is_empty() && !self.plain {
+        if self.cert.is_empty() && !self.plain && !self.acme.is_on() {
             paths.extend(DevCert::locate().into_iter().flat_map(|DevCert { chain, key, .. }| [chain, key]));
         }
         paths
@@ -88,7 +106,7 @@ impl TlsArguments {
         Ok(Some(files.clone().watch(reloader.clone(), WATCH_INTERVAL)?))
     }
 
-    fn files(&self) -> Result<ServerFiles, Failure> {
+    fn files(&self, acme: Option<&Service>) -> Result<ServerFiles, Failure> {
         let (certs, keys, responses) = (self.cert.len(), self.key.len(), self.ocsp.len());
         if certs != keys {
             return Err(Failure::usage(format!("{certs} --cert but {keys} --key; each certificate needs its key")));
@@ -101,25 +119,32 @@ impl TlsArguments {
             return Err(Failure::usage("--tickets 0 turns resumption off; leave out --tickets or --ticket-secret"));
         }
         if self.ticket_secret.is_some() && self.client_ca.is_some() {
-            eprintln!(
-                "--ticket-secret has no effect with --client-ca: sessions of clients with certificates are not resumed"
+            output::note(
+                "--ticket-secret has no effect with --client-ca: sessions of clients with certificates are not resumed",
             );
         }
         let config = ServerConfig::default().with_key_log(self.key_log).with_tickets(self.tickets());
         let mut files = ServerFiles::new(config.with_tickets_per_handshake(self.tickets.max(1)));
         for (index, (chain, key)) in self.cert.iter().zip(&self.key).enumerate() {
-            let mut certificate = CertificateFiles::new(chain, key);
-            certificate.ocsp = self.ocsp.get(index).filter(|path| path.as_os_str() != "-").cloned();
-            files = files.certificate(certificate);
+            let certificate = CertificateFiles::new(chain, key);
+            let response = self.ocsp.get(index).filter(|path| path.as_os_str() != "-");
+            files = files.certificate(match response {
+                Some(response) => certificate.with_ocsp(response),
+                None => certificate,
+            });
         }
-        if certs == 0 {
+        if let Some(acme) = acme {
+            files = acme.files(files);
+        } else if certs == 0 {
             let dev_cert = DevCert::locate()
                 .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
             let instead = |failure| Failure::usage(format!("{failure}; pass --cert and --key instead"));
             dev_cert.ensure().map_err(instead)?;
             let authority = dev_cert.authority.display();
-            eprintln!("no --cert given: a development certificate for localhost is used");
-            eprintln!("taut connect and taut load trust it; other clients can trust its authority, {authority}");
+            output::note("no --cert given: a development certificate for localhost is used");
+            output::note(format_args!(
+                "taut connect and taut load trust it; other clients can trust its authority, {authority}"
+            ));
             let DevCert { chain, key, .. } = dev_cert;
             files = files.certificate(CertificateFiles::new(chain, key));
         }

@@ -1,6 +1,9 @@
 //! `--user`: the user and the groups that the server runs as once it is bound.
 
 use crate::failure::Failure;
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::fmt;
 use std::fs::read_to_string;
 use tautline::layers::io::machine;
 
@@ -54,6 +57,25 @@ fn find(text: &str, users: &str, groups: &str) -> Result<User, String> {
 }
 
 impl User {
+    /// Does this work as this user, on this thread alone, and then goes on as before.
+    pub(super) fn act<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+        let cannot =
+            |error| Failure::failed(format!("cannot act as {self}: {error}; start as root, or leave out --user"));
+        let (own_user, own_group, own_groups) = (geteuid(), getegid(), getgroups().map_err(cannot)?);
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        // Only root can change groups, so the user is the last to change, and the first to come back.
+        set_thread_groups(&groups)
+            .and_then(|()| set_thread_res_gid(None, Gid::from_raw(self.group), None))
+            .and_then(|()| set_thread_res_uid(None, Uid::from_raw(self.user), None))
+            .map_err(cannot)?;
+        let done = work();
+        set_thread_res_uid(None, own_user, None)
+            .and_then(|()| set_thread_res_gid(None, own_group, None))
+            .and_then(|()| set_thread_groups(&own_groups))
+            .map_err(cannot)?;
+        Ok(done)
+    }
+
     /// Makes all threads of this process run as this user.
     pub(super) fn become_it(&self) -> Result<(), Failure> {
         machine::become_user(self.user, self.group, &self.groups).map_err(|error| {
@@ -62,6 +84,12 @@ impl User {
         })?;
         log::info!("running as {} (user {}, group {})", self.name, self.user, self.group);
         Ok(())
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
     }
 }
 

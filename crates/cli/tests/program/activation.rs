@@ -1,6 +1,8 @@
 //! Sockets that a supervisor passes to `taut serve`.
 
 use super::Home;
+use super::tls::eventually;
+use super::upgrade::{HARDENED, is_alive, successor};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -66,6 +68,52 @@ fn sockets_of_a_supervisor_are_served_by_all_loops_and_outlive_the_server() {
         // A client that comes while no server runs waits in the queue of the socket.
         let early = TcpStream::connect(tcp.local_addr().unwrap());
         assert!(early.is_ok() && UnixStream::connect(&path).is_ok(), "{driver}");
+    }
+}
+
+/// The first line of the answer to a page of evil.example whose name leads to this machine.
+fn answer_to_rebound(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let head = "GET / HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\nUpgrade: websocket\r\n\
+                Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn an_upgrade_changes_no_answer_to_a_rebound_name() {
+    for (address, more, status) in [
+        ("127.0.0.1:0", &[][..], "403"),
+        ("127.0.0.1:0", HARDENED, "403"),
+        ("0.0.0.0:0", &[], "101"),
+        ("0.0.0.0:0", HARDENED, "101"),
+        ("127.0.0.1:0", &["--listen", "0.0.0.0:0"], "101"),
+    ] {
+        let home = Home::new();
+        let tcp = TcpListener::bind(address).unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let unix = UnixListener::bind(home.0.join("passed.sock")).unwrap();
+        let arguments = [&["serve", "--plain"], more].concat();
+        let mut first = Running(with_sockets(&home, &arguments, [tcp.into(), unix.into()]).spawn().unwrap());
+        let mut said = BufReader::new(first.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(said.any(|line| line.starts_with("listening on ws://")));
+        let is_right = || {
+            let answer = answer_to_rebound(port);
+            assert!(answer.contains(status), "{address} {more:?}: {answer}");
+        };
+        is_right();
+        let mut serving = first.0.id().to_string();
+        // The second one asks a process that was passed nothing itself.
+        for _ in 0..2 {
+            let upgraded = home.run(&["upgrade", &serving]);
+            assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+            serving = successor(&said.find(|line| line.contains("have moved")).unwrap());
+            is_right();
+        }
+        assert!(Command::new("kill").args(["-TERM", &serving]).status().unwrap().success());
+        eventually("the last process has ended", || !is_alive(&serving));
     }
 }
 

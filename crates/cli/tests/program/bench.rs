@@ -258,6 +258,24 @@ fn windows_measures_every_variant() {
 }
 
 #[test]
+fn feed_measures_our_client_at_every_number_of_symbols() {
+    tried(feed);
+}
+
+fn feed() {
+    let outcome = smoke(Suite::Feed);
+    // Others are not built in a smoke run.
+    for metric in [Metric::Throughput, Metric::CpuPerMsg, Metric::LatencyP50, Metric::LatencyP999] {
+        let lines = outcome.lines.iter().filter(|line| line.metric == metric);
+        let setups: Vec<_> = lines.map(|line| line.case.setup.clone().unwrap()).collect();
+        assert_eq!(setups, ["1 symbols", "100 symbols", "500 symbols"], "{:?}", outcome.warnings);
+        // The venue's stamps and the client's clock count from the same moment.
+        let mut lines = outcome.lines.iter().filter(|line| line.metric == metric);
+        assert!(lines.all(|line| line.value > 0.0 && line.value < 60e6), "{}", outcome.text);
+    }
+}
+
+#[test]
 #[cfg(feature = "xdp")]
 fn wire_measures_both_stacks() {
     tried(wire);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-fn signal(process: &str, name: &str) {
+pub(super) fn signal(process: &str, name: &str) {
     assert!(Command::new("kill").args([name, process]).status().unwrap().success());
 }
 

@@ -87,3 +87,30 @@ fn a_folder_that_is_not_there_is_named() {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("--files: cannot open the folder nowhere"), "{}", said.err);
 }
+
+/// A hub beside the folder sends history as its reader takes it, so it has to hear of each drain.
+#[test]
+fn the_application_beside_a_folder_hears_of_everything() {
+    const COUNT: usize = 400;
+    let home = Home::new();
+    let server = serve(&home, &["--plain", "--app", "hub"]);
+    let connect = || tautline::connect(&server.url).unwrap();
+    let mut publisher = connect();
+    let data = "x".repeat(4_000);
+    for _ in 0..COUNT {
+        publisher.text(&format!(r#"{{"type":"publish","topic":"log:x","data":"{data}"}}"#)).unwrap();
+    }
+    publisher.text(r#"{"type":"subscribe","topic":"log:x","after":0}"#).unwrap();
+    let mut slow = connect();
+    slow.text(r#"{"type":"subscribe","topic":"log:x","after":0}"#).unwrap();
+    // Longer than the buffers of both ends take meanwhile.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    for reader in [&mut slow, &mut publisher] {
+        let mut seen = 0;
+        while seen < COUNT {
+            let message = reader.receive().unwrap();
+            seen += usize::from(String::from_utf8_lossy(message.data()).contains(&data));
+        }
+    }
+    assert_eq!(server.stop().code, Some(0));
+}

@@ -2,10 +2,12 @@
 //!
 //! `cargo xtask upgrades` runs this at full size, with two builds. By itself it is small, and the builds are one.
 
-use super::Home;
 use super::crowd::{Crowd, Times};
-use super::upgrade::successor;
+use super::manager::Manager;
+use super::upgrade::{HARDENED, is_alive, listener_at};
+use super::{Home, Served};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
@@ -19,11 +21,23 @@ fn size() -> (usize, u64, usize) {
     (connections, rate as u64, upgrades)
 }
 
+/// The servers of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// They have given up their privileges, so a keeper starts them.
+    Hardened,
+    /// Their standard error takes nothing.
+    WithoutLog,
+    /// Below a service manager that believes the main process alone.
+    Managed,
+}
+
 /// One process of the row.
 #[derive(Debug)]
 struct Generation {
-    /// The pause, as the process before it measured it.
-    pause: Duration,
+    /// The pause, as the process before it measured it. Without a log nobody knows.
+    pause: Option<Duration>,
     /// The times of clients from before the upgrade until after it.
     during: Times,
     /// The times of clients after that.
@@ -33,7 +47,7 @@ struct Generation {
     descriptors: usize,
 }
 
-/// The present process of the row, which is killed on drop.
+/// The present process of the row, which is killed on drop. A keeper ends with it.
 struct Current(String);
 
 impl Drop for Current {
@@ -41,6 +55,17 @@ impl Drop for Current {
         let _ = Command::new("kill").args(["-KILL", &self.0]).status();
         wait_for_end(&self.0);
     }
+}
+
+/// A row that runs.
+struct Row {
+    kind: Kind,
+    home: Home,
+    served: Served,
+    manager: Option<Manager>,
+    log: Option<BufReader<ChildStderr>>,
+    crowd: Crowd,
+    connections: usize,
 }
 
 fn install(from: &Path, to: &Path) {
@@ -55,10 +80,12 @@ fn memory_of(process: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// Waits for the end of a process. Its parent has ended before, so it is a child of this process.
+/// Waits for the end of a process. Without a keeper its parent has ended before, so it is a child of this process.
 fn wait_for_end(process: &str) {
-    let process = Pid::from_raw(process.parse().unwrap()).unwrap();
-    let _ = waitpid(Some(process), WaitOptions::empty());
+    let _ = waitpid(Pid::from_raw(process.parse().unwrap()), WaitOptions::empty());
+    while is_alive(process) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The pause in a line of the log.
@@ -85,32 +112,85 @@ fn news(log: &mut BufReader<ChildStderr>) -> String {
     line
 }
 
-fn upgrade(
-    home: &Home,
-    process: &str,
-    crowd: &Crowd,
-    log: &mut BufReader<ChildStderr>,
-    connections: usize,
-) -> (String, Generation) {
-    crowd.times();
-    let asked = home.taut(&["upgrade", process]).stderr(Stdio::piped()).spawn().unwrap();
-    let line = news(log);
-    assert!(line.contains(&format!(" {connections} connections have moved")), "{line}");
-    assert!(line.contains("refused there: 0; closed: none"), "{line}");
-    wait_for_end(process);
-    let asked = asked.wait_with_output().unwrap();
-    assert!(asked.status.success(), "{asked:?}");
-    std::thread::sleep(Duration::from_millis(300));
-    let during = crowd.times();
-    std::thread::sleep(Duration::from_millis(400));
-    let (after, process) = (crowd.times(), successor(&line));
-    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
-    let generation = Generation { pause: pause_of(&line), during, after, memory: memory_of(&process), descriptors };
-    (process, generation)
+impl Row {
+    fn start(kind: Kind, program: &Path, home: Home, connections: usize, rate: u64) -> Self {
+        // Without --core-dumps, only root can count the descriptors.
+        let options = ["--core-dumps", "--shards", "2"];
+        // Without a certificate of its own, a server has more to say than that it serves.
+        let certificate = ["--cert", "a/cert.pem", "--key", "a/key.pem"];
+        let options = match kind {
+            Kind::Hardened => [&options, HARDENED].concat(),
+            Kind::WithoutLog => [&options[..], &certificate].concat(),
+            Kind::Plain | Kind::Managed => options.to_vec(),
+        };
+        assert_eq!(home.run(&["cert", "--dir", "a"]).code, Some(0));
+        let mut manager = None;
+        let mut served = if kind == Kind::Managed {
+            let (managing, served) = Manager::start(&home, program, &options);
+            assert_eq!(managing.news(), (served.pid(), "READY=1".to_owned()));
+            manager = Some(managing);
+            served
+        } else {
+            home.serve_by(program, &options, |command| {
+                if kind == Kind::WithoutLog {
+                    command.stderr(File::options().write(true).open("/dev/full").unwrap());
+                }
+            })
+        };
+        let at = format!("127.0.0.1:{}", served.port()).parse().unwrap();
+        let log = served.child.as_mut().unwrap().stderr.take().map(BufReader::new);
+        let crowd = Crowd::start(at, connections, rate);
+        Self { kind, home, served, manager, log, crowd, connections }
+    }
+
+    /// Upgrades the present process, and returns the next one.
+    fn upgrade(&mut self, process: &str) -> (String, Generation) {
+        self.crowd.times();
+        let named = if self.kind == Kind::Hardened { self.served.pid() } else { process.to_owned() };
+        let asked = self.home.taut(&["upgrade", &named]).stderr(Stdio::piped()).spawn().unwrap();
+        let pause = self.log.as_mut().map(|log| {
+            let line = news(log);
+            assert!(line.contains(&format!(" {} connections have moved", self.connections)), "{line}");
+            assert!(line.contains("refused there: 0; closed: none"), "{line}");
+            pause_of(&line)
+        });
+        wait_for_end(process);
+        let asked = asked.wait_with_output().unwrap();
+        assert!(asked.status.success(), "{asked:?}");
+        std::thread::sleep(Duration::from_millis(300));
+        let during = self.crowd.times();
+        std::thread::sleep(Duration::from_millis(400));
+        let (after, new) = (self.crowd.times(), listener_at(self.served.port()));
+        if let Some(manager) = &self.manager {
+            assert_eq!(manager.news(), (process.to_owned(), format!("MAINPID={new}\nWATCHDOG=1")));
+        }
+        let descriptors = std::fs::read_dir(format!("/proc/{new}/fd")).unwrap().count();
+        let memory = memory_of(&new);
+        (new, Generation { pause, during, after, memory, descriptors })
+    }
 }
 
 #[test]
 fn nothing_is_lost_in_a_row_of_upgrades_under_load() {
+    run(Kind::Plain);
+}
+
+#[test]
+fn nothing_is_lost_in_a_row_of_upgrades_of_hardened_servers() {
+    run(Kind::Hardened);
+}
+
+#[test]
+fn nothing_is_lost_in_a_row_of_upgrades_whose_log_is_full() {
+    run(Kind::WithoutLog);
+}
+
+#[test]
+fn nothing_is_lost_in_a_row_of_upgrades_below_a_service_manager() {
+    run(Kind::Managed);
+}
+
+fn run(kind: Kind) {
     let (connections, rate, upgrades) = size();
     tautline::layers::io::machine::raise_nofile_limit().unwrap();
     // Each process of the row is the child of the one before it, which has ended.
@@ -120,25 +200,24 @@ fn nothing_is_lost_in_a_row_of_upgrades_under_load() {
     let first = PathBuf::from(env!("CARGO_BIN_EXE_taut"));
     let builds = [std::env::var_os("TAUT_OTHER_BUILD").map_or_else(|| first.clone(), PathBuf::from), first];
     install(&builds[1], &program);
-    // Without --core-dumps, only root can count the descriptors.
-    let mut served = home.serve_by(&program, &["--core-dumps", "--shards", "2"], |_| {});
-    let at = format!("127.0.0.1:{}", served.port()).parse().unwrap();
-    let mut current = Current(served.pid());
-    // It is waited for by its number, as its successors are.
-    let mut log = BufReader::new(served.child.take().unwrap().stderr.take().unwrap());
-    let crowd = Crowd::start(at, connections, rate);
+    let mut running = Row::start(kind, &program, home, connections, rate);
+    let mut current = Current(running.served.worker());
+    if kind != Kind::Hardened {
+        // It is waited for by its number, as its successors are.
+        running.served.child = None;
+    }
     let mut row = Vec::new();
     for number in 0..upgrades {
         install(&builds[number % 2], &program);
-        if crowd.has_failed() {
+        if running.crowd.has_failed() {
             break;
         }
-        let (next, generation) = upgrade(&home, &current.0, &crowd, &mut log, connections);
+        let (next, generation) = running.upgrade(&current.0);
         eprintln!("{number}: process {next}, {generation:?}");
         row.push(generation);
         current.0 = next;
     }
-    let (replies, key_updates) = crowd.finish();
+    let (replies, key_updates) = running.crowd.finish();
     assert!(replies > 0 && key_updates > 0, "{replies} replies, {key_updates} key updates");
     report(&row, connections, replies, key_updates);
     // Descriptors differ by builds.
@@ -159,18 +238,20 @@ fn median(mut all: Vec<u64>) -> u64 {
 }
 
 fn report(row: &[Generation], connections: usize, replies: u64, key_updates: u64) {
-    let micros = |time: fn(&Generation) -> Duration| -> Vec<u64> {
-        row.iter().map(|one| u64::try_from(time(one).as_micros()).unwrap()).collect()
+    let micros = |time: fn(&Generation) -> Option<Duration>| -> Vec<u64> {
+        row.iter().filter_map(time).map(|time| u64::try_from(time.as_micros()).unwrap()).collect()
     };
     eprintln!("{connections} connections, {} upgrades, {replies} replies, {key_updates} key updates", row.len());
     for (what, times) in [
         ("pause", micros(|one| one.pause)),
-        ("slowest reply around an upgrade", micros(|one| one.during.reply)),
-        ("slowest reply between upgrades", micros(|one| one.after.reply)),
-        ("longest turn of the clients around an upgrade", micros(|one| one.during.turn)),
+        ("slowest reply around an upgrade", micros(|one| Some(one.during.reply))),
+        ("slowest reply between upgrades", micros(|one| Some(one.after.reply))),
+        ("longest turn of the clients around an upgrade", micros(|one| Some(one.during.turn))),
     ] {
-        let longest = times.iter().max().copied().unwrap_or_default();
-        eprintln!("{what}: median {} us, longest {longest} us", median(times));
+        match times.iter().max().copied() {
+            Some(longest) => eprintln!("{what}: median {} us, longest {longest} us", median(times)),
+            None => eprintln!("{what}: unknown, as nobody could read the log"),
+        }
     }
     let part = row.len().min(10);
     for (what, part) in [("first", &row[..part]), ("last", &row[row.len() - part..])] {

@@ -2,22 +2,31 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod access;
 mod activation;
 mod admin;
 mod bench;
+mod check;
 mod connect;
 mod crowd;
+mod descriptors;
 mod faults;
+mod feed;
 #[cfg(feature = "files")]
 mod files;
 mod generations;
+mod keeper;
 mod ktls;
 mod load;
+mod manager;
+mod output;
+mod pages;
 mod privilege;
 mod probe;
 mod results;
 mod scripts;
 mod serve;
+mod signals;
 mod supervisor;
 mod tls;
 mod upgrade;
@@ -129,6 +138,12 @@ impl Served {
         self.child.as_ref().unwrap().id().to_string()
     }
 
+    /// The process that serves: the keeper's worker, or the process itself.
+    fn worker(&self) -> String {
+        let workers = children_of(&self.pid()).into_iter().filter(|child| name_of(child) == "taut-worker");
+        workers.max_by_key(|worker| worker.parse::<u32>().unwrap()).unwrap_or_else(|| self.pid())
+    }
+
     fn port(&self) -> &str {
         self.url.rsplit(':').next().unwrap()
     }
@@ -144,6 +159,23 @@ impl Served {
     fn wait(mut self) -> Finished {
         Finished::of(self.child.take().unwrap().wait_with_output().unwrap())
     }
+}
+
+/// The processes that another one has started, and that have not ended.
+fn children_of(parent: &str) -> Vec<String> {
+    let is_child = |process: &String| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let is_child =
+            status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|number| number.trim() == parent));
+        is_child && !status.contains("State:\tZ")
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_child).collect()
+}
+
+/// The name of a process.
+fn name_of(process: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim().to_owned()
 }
 
 impl Drop for Served {

@@ -8,9 +8,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use tautline_testkit::certificate::{Authority, Validity};
 
 /// The user `nobody`.
-const NOBODY: u32 = 65534;
+pub(super) const NOBODY: u32 = 65534;
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         eprintln!("SKIPPED: only root can start a server that runs as another user");
@@ -19,7 +19,7 @@ fn is_root() -> bool {
 }
 
 /// A folder with a certificate that `nobody` may read.
-fn home_of_nobody(authority: &Authority) -> Home {
+pub(super) fn home_of_nobody(authority: &Authority) -> Home {
     let home = Home::new();
     write_certificate(&home, authority, Validity::Valid);
     let key = home.0.join("key.pem");
@@ -29,8 +29,8 @@ fn home_of_nobody(authority: &Authority) -> Home {
 }
 
 /// The values of a line of `status` (proc_pid_status(5)), of all threads.
-fn of_threads(server: &Served, name: &str) -> Vec<String> {
-    let tasks = read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+pub(super) fn of_threads(server: &Served, name: &str) -> Vec<String> {
+    let tasks = read_dir(format!("/proc/{}/task", server.worker())).unwrap();
     // A thread may end meanwhile.
     let status = tasks.filter_map(|task| read_to_string(task.unwrap().path().join("status")).ok());
     let value = |status: String| {
@@ -92,12 +92,16 @@ fn a_hardened_server_serves_at_unix_sockets() {
     let home = Home::new();
     std::fs::create_dir(home.0.join("sockets")).unwrap();
     let path = home.0.join("sockets/taut.sock");
-    let server = home.serve(&["--plain", "--harden", "--unix", path.to_str().unwrap()]);
-    assert!(path.exists());
-    let said = home.run_with(&["connect", "--wait", "5", &server.url], "well\n");
-    assert_eq!((said.code, said.out.trim_end()), (Some(0), "well"), "{}", said.err);
-    assert_eq!(server.stop().code, Some(0));
-    assert!(!path.exists(), "it is removed at the end");
+    // A path without a folder is one in the present folder.
+    for name in [path.to_str().unwrap(), "sockets/taut.sock", "taut.sock"] {
+        let server = home.serve(&["--plain", "--harden", "--unix", name]);
+        let path = home.0.join(name);
+        assert!(path.exists());
+        let said = home.run_with(&["connect", "--wait", "5", &server.url], "well\n");
+        assert_eq!((said.code, said.out.trim_end()), (Some(0), "well"), "{}", said.err);
+        assert_eq!(server.stop().code, Some(0));
+        assert!(!path.exists(), "it is removed at the end");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn the_help_of_connect_has_common_options_first() {
     let (_, common) = common.split_once("\nOptions:\n").unwrap();
     let count = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('-')).count();
     // With --help and --verbose.
-    assert!((8..=13).contains(&count(common)), "{common}");
+    assert!((8..=14).contains(&count(common)), "{common}");
     for heading in ["TLS:", "Measuring:"] {
         assert!(rest.lines().any(|line| line == heading), "{heading} is missing in {rest}");
     }

@@ -134,7 +134,7 @@ fn market_data_begins_with_the_first_client() {
     let mut out = std::io::BufReader::new(client.stdout.take().unwrap());
     let mut first = String::new();
     std::io::BufRead::read_line(&mut out, &mut first).unwrap();
-    assert_eq!(first.trim_end(), tautline_lab::market::Market::new().next().unwrap().text);
+    assert_eq!(first.trim_end(), tautline_venue::Market::new().next().unwrap().text);
     drop(out);
     assert_eq!(server.stop().code, Some(0));
     client.wait().unwrap();
@@ -161,4 +161,68 @@ fn a_crash_leaves_no_keys_behind() {
     if !dumps(&["--core-dumps"]) {
         println!("this system writes no core dumps, so that the first half shows little");
     }
+}
+
+/// The parts of a response to `GET path`: head and body.
+fn get(port: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: venue\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_venue_serves_snapshots_and_streams_and_bans_who_asks_too_much() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--symbols", "ABCUSDT"]);
+    let depth = "/api/v3/depth?symbol=ABCUSDT&limit=3";
+    let (head, body) = get(server.port(), depth);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let book: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((book["bids"].as_array().unwrap().len(), book["asks"].as_array().unwrap().len()), (3, 3));
+
+    let url = format!("{}/ws", server.url.trim_end_matches('/'));
+    let subscribe = r#"{"method":"SUBSCRIBE","params":["abcusdt@trade"],"id":1}"#;
+    let mut command = home.taut(&["connect", &url]);
+    let command = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut client = command.spawn().unwrap();
+    let mut input = client.stdin.take().unwrap();
+    writeln!(input, "{subscribe}").unwrap();
+    let out = std::io::BufReader::new(client.stdout.take().unwrap());
+    let lines: Vec<String> = std::io::BufRead::lines(out).take(3).map(Result::unwrap).collect();
+    assert_eq!(lines[0], r#"{"result":null,"id":1}"#);
+    let numbers = lines[1..].iter().map(|line| {
+        let trade: serde_json::Value = serde_json::from_str(line).unwrap();
+        trade["t"].as_u64().unwrap()
+    });
+    let numbers: Vec<u64> = numbers.collect();
+    assert_eq!(numbers[1], numbers[0] + 1);
+    client.kill().unwrap();
+    client.wait().unwrap();
+
+    // More than five requests in a second end the connection, and the address is banned.
+    let said = home.run_with(&["connect", "--wait", "60", &url], &"{}\n".repeat(100));
+    assert!(said.err.contains("1008") && said.err.contains("too many messages"), "{said:?}");
+    assert!(get(server.port(), depth).0.starts_with("HTTP/1.1 418 "));
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[test]
+fn a_venue_has_one_loop() {
+    let said = Home::new().run(&["serve", "--plain", "--app", "venue", "--shards", "2"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("--app venue has one market"), "{}", said.err);
+}
+
+#[test]
+fn a_quiet_client_is_closed_after_the_idle_time() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--ping", "off", "--idle", "200ms"]);
+    // The input ends at once, and nothing but the server ends this wait.
+    let said = home.run_with(&["connect", "--wait", "1000", &server.url], "");
+    assert!(said.code != Some(2) && said.err.contains("100"), "{said:?}");
+    let said = home.run(&["serve", "--plain", "--idle", "10s"]);
+    assert!(said.code == Some(2) && said.err.contains("--ping"), "{said:?}");
 }

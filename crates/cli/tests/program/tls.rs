@@ -247,3 +247,14 @@ fn invalid_arguments_are_explained() {
         assert!(said.err.contains(words), "{arguments:?}: {}", said.err);
     }
 }
+
+#[cfg(not(feature = "acme"))]
+#[test]
+fn a_build_that_orders_no_certificates_names_the_feature() {
+    let home = Home::new();
+    for command in ["serve", "check"] {
+        let said = home.run(&[command, "--acme", "one.example", "two.example"]);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("--acme") && said.err.contains("the feature `acme`"), "{said:?}");
+    }
+}

@@ -1,8 +1,12 @@
-use crate::shared::Keys;
+use crate::http::date::DateCache;
+use crate::turn::clock::since_epoch;
+use http::HeaderValue;
 use std::io;
 use tautline_buf::{Buf, Pool};
+use tautline_conn::cork::Means;
+use tautline_conn::keys::Keys;
 
-/// Unused buffers, and the generator of mask keys: one for all connections of a thread.
+/// Unused buffers, the generator of mask keys, and the date of responses: one for all connections of a thread.
 ///
 /// ```
 /// let context = tautline_engine::connection::Context::new()?;
@@ -11,6 +15,7 @@ use tautline_buf::{Buf, Pool};
 pub struct Context {
     pub(super) pool: Pool,
     pub(super) keys: Keys,
+    dates: DateCache,
     /// The buffer of the next connection that reads. All take turns with it, so it is in the cache, and the pool's own
     /// last buffer is one for writing.
     window: Buf,
@@ -36,12 +41,23 @@ impl Context {
     pub fn with_limit(limit: usize) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
-        Ok(Self { pool: Pool::new(limit), keys: Keys::new(seed), window: Buf::new(), limit })
+        Ok(Self {
+            pool: Pool::new(limit),
+            keys: Keys::new(seed),
+            dates: DateCache::default(),
+            window: Buf::new(),
+            limit,
+        })
     }
 
     /// The unused buffers.
     pub const fn pool(&mut self) -> &mut Pool {
         &mut self.pool
+    }
+
+    /// The means by which a connection writes frames.
+    pub(super) const fn means(&mut self) -> Means<'_> {
+        Means { pool: &mut self.pool, keys: &mut self.keys }
     }
 
     /// An empty buffer of at least `least` bytes to read into.
@@ -57,6 +73,11 @@ impl Context {
             buf.clear();
             self.window = buf;
         }
+    }
+
+    /// The value of `Date` in a response of now.
+    pub(super) fn date(&mut self) -> HeaderValue {
+        self.dates.at(since_epoch())
     }
 
     /// A random number from 0 to `bound`, both included, for jitter.

@@ -1,15 +1,21 @@
 use super::context::Context;
 use super::event::Event;
-use super::state::{Connection, Stage};
-use super::times::Due;
-use crate::closed::{Cause, Closed, ConnectError, Deadline};
-use crate::link::Stop;
+use super::output::Phase;
+use super::state::Connection;
+use crate::http::reply::status_response;
+use crate::turn::timer::Tick;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Instant;
+use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
+use tautline_conn::due::Due;
+use tautline_conn::phase::{Finish, Linger};
+use tautline_conn::tick::millis;
+use tautline_conn::verdict::Stop;
+use tautline_conn::verdict::{End, Notice, Verdict};
 use tautline_tls::Session;
+use tautline_ws::CloseCode;
 use tautline_ws::handshake::{self, HandshakeError};
-use tautline_ws::{CloseCode, Role};
 
 impl<S: Session> Connection<S> {
     /// Sends a close frame behind all messages. [`Event::Closed`] follows when the peer answers it, or at the deadline.
@@ -17,38 +23,52 @@ impl<S: Session> Connection<S> {
     /// A second call does nothing, and so does a call before the connection is open.
     pub fn close(&mut self, code: CloseCode, reason: &str, context: &mut Context, now: Instant) {
         if self.is_open() {
-            self.output.close(Some((code, reason)), context);
-            self.stage = Stage::Closing;
-            self.times.stage_end = now.checked_add(self.config.deadlines.close).map(|end| (end, Deadline::Close));
+            self.output.close(code, reason, context);
+            self.clock.phase_end = self.clock.tick(now) + millis(self.config.deadlines.close);
         }
     }
 
     /// When [`on_time`](Self::on_time) is to be called at the latest; `None` if no deadline runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.next_due().map(|(at, _)| at)
+        self.clock.at(self.next_due().0)
     }
 
     /// Acts on deadlines that have passed: sends a ping, or ends the connection, which [`next`](Self::next) reports.
     ///
     /// Read what the peer has sent before this call, so that a program that was late does not blame its peer.
     pub fn on_time(&mut self, now: Instant, context: &mut Context) {
-        if self.times.held_back && !self.holds_back() {
-            self.times.restart(now);
+        let now = self.clock.tick(now);
+        if self.clock.held_back && !self.holds_back() {
+            self.clock.restart(now);
+            if self.is_open() {
+                self.clock.phase_end = now;
+            }
         }
-        while let Some((_, due)) = self.next_due().filter(|(at, _)| *at <= now) {
+        loop {
+            let (at, due) = self.next_due();
+            if at > now {
+                return;
+            }
             match due {
+                Due::Ping if self.holds_back() => {
+                    self.clock.heard = now;
+                    self.send_ping(context);
+                }
                 Due::Ping => {
-                    self.times.ping_sent = true;
+                    self.clock.ping_sent = true;
                     // A caller that is late leaves the peer the same time to answer.
-                    let ping = self.config.deadlines.ping.unwrap_or_default();
-                    self.times.heard = now.checked_sub(ping).unwrap_or(now).max(self.times.heard);
-                    if let Err(error) = self.output.ping(&[], context) {
-                        log::debug!("no ping was sent: {error}");
-                    }
+                    self.clock.heard += now - at;
+                    self.send_ping(context);
                 }
                 Due::Miss(deadline) => return self.miss(deadline, context),
             }
+        }
+    }
+
+    fn send_ping(&mut self, context: &mut Context) {
+        if let Err(error) = self.output.ping(&[], context) {
+            log::debug!("no ping was sent: {error}");
         }
     }
 
@@ -60,6 +80,7 @@ impl<S: Session> Connection<S> {
             self.pending = Some(event);
         }
         if matches!(deadline, Deadline::Send | Deadline::Close) {
+            // Its last event may be known already.
             self.output.abort();
         }
     }
@@ -67,7 +88,7 @@ impl<S: Session> Connection<S> {
     /// When bytes have waited for too long, while the caller writes and does not read.
     #[must_use]
     pub fn send_deadline(&self) -> Option<Instant> {
-        self.times.stuck.and_then(|since| since.checked_add(self.config.deadlines.send))
+        self.clock.at(self.clock.stuck? + millis(self.config.deadlines.send))
     }
 
     /// The connection broke: the caller could not read or write.
@@ -76,22 +97,22 @@ impl<S: Session> Connection<S> {
             self.pending = Some(event);
         }
         self.output.abort();
-        self.finishing = true;
     }
 
-    fn next_due(&self) -> Option<(Instant, Due)> {
-        let is_over = matches!(self.stage, Stage::Over);
-        self.times
-            .next(self.is_open() && !self.holds_back(), &self.config.deadlines)
-            .filter(|_| !is_over || self.has_output())
+    fn next_due(&self) -> (Tick, Due) {
+        let (at, due) = self.clock.next(&self.output.phase, !self.holds_back(), &self.config.deadlines);
+        let is_done = self.is_finished();
+        (if is_done { Tick::MAX } else { at }, due)
     }
 
     /// The peer's close frame arrived: answers it, and ends the connection.
     pub(super) fn peer_closed(&mut self, code: CloseCode, reason: String, context: &mut Context) -> Event {
         let cause = if self.is_open() { Cause::Peer } else { Cause::Local };
-        self.output.close(Some((code, "")), context);
+        self.output.close_now(code, "", context);
         self.finish(context);
-        Event::Closed(Box::new(Closed { code, reason, cause }))
+        let mut closed = Closed::new(code, cause);
+        closed.reason = reason;
+        Event::Closed(Box::new(closed))
     }
 
     /// The peer has ended the stream.
@@ -102,53 +123,38 @@ impl<S: Session> Connection<S> {
 
     /// Ends a connection whose input cannot be processed further, and returns the event that says so, once.
     pub(super) fn stop(&mut self, stop: Stop, context: &mut Context) -> Option<Event> {
-        let was_open = matches!(self.stage, Stage::Open | Stage::Closing);
-        if matches!(self.stage, Stage::Over) {
+        if self.output.phase.is_ending() {
             return None;
         }
-        let rejection = match (&mut self.stage, &stop) {
-            (Stage::Answer(answer), Stop::Failed(_)) => answer.dialing.opening.take_rejection(),
-            _ => None,
+        let was_open = self.output.phase.is_open();
+        let verdict = Verdict::of(&stop, self.output.phase.stage(), self.role);
+        let stop = match stop {
+            Stop::Failed(cause) => self.output.phase.take_rejection().map_or(Stop::Failed(cause), Stop::Refused),
+            stop => stop,
         };
-        self.tell_peer(&stop, context);
-        if let Some(error) = rejection {
-            return Some(Event::Failed(Box::new(ConnectError::Handshake(Arc::new(error)))));
-        }
+        self.carry_out(verdict, context);
         Some(match stop {
             Stop::Failed(cause) if was_open => Event::Closed(Box::new(Closed::new(CloseCode::ABNORMAL, cause))),
-            Stop::Failed(cause) => Event::Failed(Box::new(ConnectError::Ended(cause))),
-            Stop::Refused(error) => Event::Failed(Box::new(ConnectError::Handshake(Arc::new(error)))),
-            Stop::Proxy(error) => Event::Failed(Box::new(ConnectError::Proxy(error))),
+            stop => Event::Failed(Box::new(stop.into())),
         })
     }
 
-    fn tell_peer(&mut self, stop: &Stop, context: &mut Context) {
-        match stop {
-            // The session has appended its alert, and can seal nothing more.
-            Stop::Failed(Cause::Tls(_)) => {
+    fn carry_out(&mut self, verdict: Verdict, context: &mut Context) {
+        match verdict.notice {
+            Notice::Close(code, reason) if self.is_open() => self.output.close_now(code, &reason, context),
+            Notice::Status(status) => self.write_status(status, context),
+            Notice::Close(..) | Notice::Nothing => {}
+        }
+        match verdict.end {
+            End::Finish => self.finish(context),
+            End::Abandon => {
                 self.output.clear();
                 self.over();
-                return;
             }
-            Stop::Failed(Cause::WebSocket(error)) if self.is_open() => {
-                self.output.close(Some((error.close_code(), &error.to_string())), context);
+            End::Gone | End::Reset => {
+                self.output.abort();
+                self.over();
             }
-            Stop::Failed(Cause::Timeout(Deadline::Idle)) if self.is_open() => {
-                self.output.close(Some((CloseCode::GOING_AWAY, "idle for too long")), context);
-            }
-            Stop::Failed(Cause::Timeout(_)) if matches!(&self.stage, Stage::Request(head) if !head.bytes.is_empty()) => {
-                self.write_status(StatusCode::REQUEST_TIMEOUT, context);
-            }
-            Stop::Refused(error) if self.role == Role::Server => {
-                self.write_status(error.status().unwrap_or(StatusCode::BAD_REQUEST), context);
-            }
-            _ => {}
-        }
-        // close_notify needs keys.
-        if matches!(self.stage, Stage::Tls(_) | Stage::Tunnel(..)) {
-            self.over();
-        } else {
-            self.finish(context);
         }
     }
 
@@ -159,20 +165,20 @@ impl<S: Session> Connection<S> {
     }
 
     fn write_status(&mut self, status: StatusCode, context: &mut Context) {
-        if let crate::Reply::Respond(response) = crate::Reply::<()>::status(status) {
-            handshake::write_response(&response, handshake::Reply::LAST, self.output.raw(&mut context.pool));
-        }
+        let date = context.date();
+        let out = self.output.raw(&mut context.pool);
+        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
     }
 
     /// Ends our direction behind all output.
     fn finish(&mut self, context: &mut Context) {
-        self.output.finish(&mut context.pool);
+        self.output.finish(context);
         self.over();
     }
 
+    /// Our direction has its end, which the caller writes behind the output.
     fn over(&mut self) {
-        self.stage = Stage::Over;
-        self.times.stage_end = None;
-        self.finishing = true;
+        self.output.phase = Phase::Linger(Linger { ours: Finish::Done, peer_finished: self.input.ended });
+        self.clock.phase_end = Tick::MAX;
     }
 }

@@ -1,6 +1,6 @@
-use crate::closed::{Closed, ConnectError};
-use crate::message::Outgoing;
 use std::fmt;
+use tautline_conn::closed::{Closed, ConnectError};
+use tautline_conn::message::Outgoing;
 use tautline_tls::TlsInfo;
 use tautline_ws::Kind;
 
@@ -8,15 +8,26 @@ use tautline_ws::Kind;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A client sent the head of a request (server). No other event follows before the answer.
+    /// A client sent a request (server). No other event follows before the answer, for which the application has the time
+    /// [`Deadlines::answer`](crate::Deadlines).
     ///
-    /// [`request`](super::Connection::request) returns it. Answer by [`upgrade`](super::Connection::upgrade) or
+    /// [`request`](super::Connection::request) returns its head, and [`body`](super::Connection::body) its body. Answer by [`upgrade`](super::Connection::upgrade) or
     /// [`respond`](super::Connection::respond).
     Request,
     /// The opening handshake is complete: messages can be sent.
     Open(Box<Opened>),
     /// A whole message arrived; [`payload`](super::Connection::payload) returns its bytes.
     Message(Kind),
+    /// A piece of a message arrived, since [`Config::streaming`](crate::Config) is set.
+    /// [`payload`](super::Connection::payload) returns its bytes.
+    Chunk {
+        /// Text or binary. A piece of a text may end inside a character, and all pieces together are valid UTF-8.
+        kind: Kind,
+        /// Whether it is the message's first piece.
+        first: bool,
+        /// Whether it is the message's last piece.
+        last: bool,
+    },
     /// A pong arrived; [`payload`](super::Connection::payload) returns its bytes.
     Pong,
     /// The open connection ended. No event follows. Output may remain.
@@ -61,7 +72,7 @@ impl<'a> Payload<'a> {
         self.data
     }
 
-    /// The payload as text; `None` for a binary message.
+    /// The payload as text; `None` for a binary message, and for a piece of a text that begins or ends inside a character.
     #[must_use]
     pub fn text(&self) -> Option<&'a str> {
         match self.kind {
@@ -75,8 +86,9 @@ impl<'a> Payload<'a> {
 impl<'a> From<&Payload<'a>> for Outgoing<'a> {
     /// Takes kind and bytes of a received message, to echo or relay it.
     fn from(payload: &Payload<'a>) -> Self {
-        let outgoing = Self::binary(payload.data);
-        Self { kind: payload.kind, ..outgoing }
+        let mut outgoing = Self::binary(payload.data);
+        outgoing.kind = payload.kind;
+        outgoing
     }
 }
 
@@ -94,6 +106,8 @@ pub enum Unsent {
     Closed,
     /// More bytes than [`SlowConsumer::limit`](crate::SlowConsumer::limit) wait for the peer.
     Full,
+    /// The peer takes no bytes, and the policy for slow consumers has dropped the message.
+    Dropped,
     /// The message cannot be sent in any connection: the text says why.
     Invalid(&'static str),
 }
@@ -103,6 +117,7 @@ impl fmt::Display for Unsent {
         f.write_str(match self {
             Self::Closed => "the connection is not open",
             Self::Full => "too many bytes wait for the peer",
+            Self::Dropped => "the peer is slow, and its policy drops messages that exceed the limit",
             Self::Invalid(why) => why,
         })
     }

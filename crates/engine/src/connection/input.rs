@@ -1,9 +1,10 @@
 use super::context::Context;
 use super::event::Event;
-use super::state::{Connection, Found, Input, Plain, Stage};
-use crate::closed::Cause;
-use crate::link::Stop;
+use super::output::Phase;
+use super::state::{Connection, Found, Input, Plain};
 use tautline_buf::Pool;
+use tautline_conn::closed::Cause;
+use tautline_conn::verdict::Stop;
 use tautline_tls::{Content, Handshake, Session};
 use tautline_ws::{Close, CloseCode, Decoded, Kind, Role};
 
@@ -23,6 +24,7 @@ pub(super) enum Step {
 enum Decoding {
     Nothing,
     Message(Kind),
+    Chunk { kind: Kind, first: bool, last: bool },
     Ping,
     Pong,
     Close(CloseCode, String),
@@ -47,7 +49,9 @@ impl<S: Session> Connection<S> {
             match self.step(context) {
                 Ok(Step::Event(event)) => return Some(event),
                 Ok(Step::Again) => {}
-                Ok(Step::Wait) if self.input.ended && !self.holds_back() => return self.peer_ended(context),
+                Ok(Step::Wait) if self.input.ended && (self.is_asked() || !self.holds_back()) => {
+                    return self.peer_ended(context);
+                }
                 Ok(Step::Wait) => return None,
                 Err(stop) => return self.stop(stop, context),
             }
@@ -59,10 +63,15 @@ impl<S: Session> Connection<S> {
     /// A client holds nothing back: otherwise both ends could wait for each other for ever.
     #[must_use]
     pub fn holds_back(&self) -> bool {
-        matches!(self.stage, Stage::Asked(_))
+        self.is_asked()
             || self.is_open()
                 && matches!(self.role, Role::Server)
                 && self.output.len() > self.config.limits.pause_receive_above
+    }
+
+    /// Whether a request waits for its answer.
+    const fn is_asked(&self) -> bool {
+        matches!(self.output.phase, Phase::Waiting(_))
     }
 
     /// Whether an open connection has nothing to report and nothing to read: so it is before and after each wait.
@@ -85,27 +94,25 @@ impl<S: Session> Connection<S> {
     }
 
     fn step(&mut self, context: &mut Context) -> Result<Step, Stop> {
-        if matches!(self.stage, Stage::Open | Stage::Closing) {
+        if self.output.phase.is_open() {
             if self.holds_back() {
-                self.times.held_back = true;
+                self.clock.held_back = true;
                 return Ok(Step::Wait);
             }
             return self.frames(context);
         }
-        match &mut self.stage {
-            Stage::Tunnel(_, tunnel) => {
-                let (_, wire) = self.output.parts();
-                let (used, stands) = tunnel.read(self.input.wire.filled(), wire).map_err(Stop::Proxy)?;
+        match &mut self.output.phase {
+            Phase::Proxy(tunnel) => {
+                let (used, stands) =
+                    tunnel.read(self.input.wire.filled(), &mut self.output.wire).map_err(Stop::Proxy)?;
                 self.input.wire.take(used);
                 if !stands {
                     return Ok(Step::Wait);
                 }
-                if let Stage::Tunnel(dialing, _) = std::mem::replace(&mut self.stage, Stage::Over) {
-                    self.secure(*dialing, context)?;
-                }
+                self.secure(context)?;
                 Ok(Step::Again)
             }
-            Stage::Tls(_) => {
+            Phase::Tls => {
                 let (session, wire) = self.output.parts();
                 let (used, handshake) = session.handshake(self.input.wire.filled_mut(), wire)?;
                 self.input.wire.take(used);
@@ -116,19 +123,18 @@ impl<S: Session> Connection<S> {
                 self.check_carry()?;
                 Ok(if used > 0 && !self.input.wire.is_empty() { Step::Again } else { Step::Wait })
             }
-            Stage::Asked(_) => Ok(Step::Wait),
-            Stage::Over => {
-                self.input.wire.clear();
-                self.input.plain = None;
-                Ok(Step::Wait)
-            }
-            Stage::Request(_) | Stage::Answer(_) => {
+            Phase::Request(_) | Phase::Answer(_) => {
                 if self.input.plain.is_none() && !self.open(context)? {
                     return Ok(Step::Wait);
                 }
                 self.head(context)
             }
-            Stage::Open | Stage::Closing => Ok(Step::Wait),
+            Phase::Linger(_) | Phase::Gone { .. } => {
+                self.input.wire.clear();
+                self.input.plain = None;
+                Ok(Step::Wait)
+            }
+            _ => Ok(Step::Wait),
         }
     }
 
@@ -187,8 +193,12 @@ impl<S: Session> Connection<S> {
         let is_open = self.is_open();
         match decoding {
             Decoding::Message(kind) if is_open => {
-                self.times.message = self.times.heard;
+                self.clock.phase_end = self.clock.heard;
                 return Ok(Step::Event(Event::Message(kind)));
+            }
+            Decoding::Chunk { kind, first, last } if is_open => {
+                self.clock.phase_end = self.clock.heard;
+                return Ok(Step::Event(Event::Chunk { kind, first, last }));
             }
             Decoding::Pong if is_open => return Ok(Step::Event(Event::Pong)),
             Decoding::Close(code, reason) => return Ok(Step::Event(self.peer_closed(code, reason, context))),
@@ -202,7 +212,7 @@ impl<S: Session> Connection<S> {
 
     /// An engine uses whole records, so less than one remains; more is a bug of the engine.
     fn check_carry(&self) -> Result<(), Stop> {
-        if self.input.wire.len() > MAX_CARRY && !matches!(self.stage, Stage::Open | Stage::Closing) {
+        if self.input.wire.len() > MAX_CARRY && !self.output.phase.is_open() {
             return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
         }
         Ok(())
@@ -241,8 +251,9 @@ impl Input {
                     .map_or((CloseCode::NO_STATUS, String::new()), |Close { code, reason }| (code, reason.to_owned()));
                 (Decoding::Close(close.0, close.1), Kind::Binary, None)
             }
-            // The decoder does not stream.
-            Some(tautline_ws::Event::Chunk { .. }) => (Decoding::Nothing, Kind::Binary, None),
+            Some(tautline_ws::Event::Chunk { kind, data, first, last }) => {
+                (Decoding::Chunk { kind, first, last }, kind, place(data))
+            }
         };
         plain.rest.start += used;
         *found = match (&decoding, place, plain.in_scratch) {

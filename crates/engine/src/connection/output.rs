@@ -1,84 +1,95 @@
 use super::context::Context;
 use super::event::Unsent;
-use crate::message::Outgoing;
+use crate::link::wire::BATCH;
+use core::convert::Infallible;
 use tautline_buf::{Buf, Pool};
+use tautline_conn::config::SlowConsumer;
+use tautline_conn::cork::Cork;
+use tautline_conn::message::Outgoing;
+use tautline_conn::queue::{Item, Pushed, Queue};
 use tautline_tls::{Error, Session};
-use tautline_ws::deflate::Deflater;
-use tautline_ws::{CloseCode, Encoder, Header, Opcode, Role};
+use tautline_ws::handshake::BodyReader;
+use tautline_ws::{CloseCode, Kind, Role};
 
-/// Size from which payloads are sealed where they lie, instead of being copied into the cork.
-const LARGE: usize = 16 << 10;
 /// Bytes that may wait before pongs are left out, if messages may not wait for longer. Not every ping needs an answer.
 const MAX_BEFORE_PONG: usize = 64 << 10;
 
 /// The sending half of a [`Connection`](super::Connection): messages, and the sealed bytes for the caller to write.
 pub struct Output<S> {
     pub(super) session: S,
+    pub(super) phase: Phase,
     /// Whether plaintext is what goes to the peer.
     pub(super) is_plain: bool,
-    role: Role,
-    encoder: Encoder,
-    /// Least payload bytes to compress; `usize::MAX` without permessage-deflate.
-    min_deflate: usize,
-    /// Frames that are not sealed.
-    cork: Buf,
+    pub(super) cork: Cork,
     /// Bytes for the peer.
-    wire: Buf,
-    gate: Gate,
-    /// Bytes that may wait before messages are refused.
-    limit: usize,
+    pub(super) wire: Buf,
+    /// Messages that are not encoded, so that the policy can still drop them: those since the caller was blocked.
+    queue: Queue,
+    /// The policy for messages to a peer that does not read fast enough.
+    policy: SlowConsumer,
+    /// Messages that a policy has dropped.
+    dropped: u64,
+    /// Whether the caller can write no bytes for now.
+    is_blocked: bool,
     /// The error of a failed seal, until it is reported.
     failed: Option<Box<Error>>,
 }
 
-/// Whether messages are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    /// The opening handshake is not complete.
-    Before,
-    Open,
-    /// A close frame was sent, or the connection has failed.
-    Closed,
-}
+/// The state of a connection without I/O. A request keeps its body while it waits, and no response is made while it is sent.
+pub(super) type Phase = tautline_conn::phase::Phase<Option<BodyReader>, Infallible>;
 
 impl<S: Session> Output<S> {
-    pub(super) fn new(session: S, role: Role, limit: usize) -> Self {
+    pub(super) fn new(session: S, role: Role, phase: Phase, policy: SlowConsumer) -> Self {
         Self {
             is_plain: session.is_plain(),
             session,
-            role,
-            encoder: Encoder::new(role),
-            min_deflate: usize::MAX,
-            cork: Buf::new(),
+            phase,
+            cork: Cork::new(role),
             wire: Buf::new(),
-            gate: Gate::Before,
-            limit,
+            queue: Queue::default(),
+            policy,
+            dropped: 0,
+            is_blocked: false,
             failed: None,
         }
     }
 
     /// Takes a message. It leaves with the next bytes that the caller writes.
     ///
+    /// If more bytes wait than the policy's limit, the message is [refused](Unsent::Full) until the caller has written some. While
+    /// the caller is [blocked](super::Connection::blocked), messages with a policy that drops some wait unencoded instead, and the
+    /// policy means what it means in a [`Shard`](crate::Shard).
+    ///
     /// # Errors
     /// [`Unsent`], if the message was not taken.
     pub fn send(&mut self, message: Outgoing<'_>, context: &mut Context) -> Result<(), Unsent> {
-        if self.gate != Gate::Open {
+        if !self.is_open() {
             return Err(Unsent::Closed);
         }
-        if self.is_full() {
+        if self.waits(message.policy) {
+            return self.enqueue(message);
+        }
+        if self.len() >= message.policy.unwrap_or(self.policy).limit() {
             return Err(Unsent::Full);
         }
         let Outgoing { kind, payload, compress, .. } = message;
-        let compress = compress && payload.len() >= self.min_deflate;
-        let Context { pool, keys, .. } = context;
-        if payload.len() >= LARGE && !compress && self.role == Role::Server {
-            self.send_large(Opcode::from(kind), payload, pool);
+        let compress = compress && self.cork.compresses(payload.len());
+        if let Some(header) = self.cork.large(kind, payload, compress) {
+            self.seal_behind_cork(&[header.filled(), payload], &mut context.pool);
             return Ok(());
         }
-        if !self.cork.has_memory() {
-            self.cork = pool.take();
-        }
-        self.encoder.message(kind, payload, compress, || keys.next(), &mut self.cork, pool).map_err(unsent)
+        self.encode(kind, payload, compress, context).map_err(unsent)
+    }
+
+    /// Encodes a message. One function for those that are sent and those that have waited, so that the encoder is part of it.
+    fn encode(
+        &mut self,
+        kind: Kind,
+        payload: &[u8],
+        compress: bool,
+        context: &mut Context,
+    ) -> Result<(), tautline_ws::Error> {
+        self.cork.message(kind, payload, compress, context.means())
     }
 
     /// Takes a ping.
@@ -86,19 +97,58 @@ impl<S: Session> Output<S> {
     /// # Errors
     /// [`Unsent`], if it was not taken: its payload may have at most 125 bytes.
     pub fn ping(&mut self, payload: &[u8], context: &mut Context) -> Result<(), Unsent> {
-        if self.gate != Gate::Open {
+        if !self.is_open() {
             return Err(Unsent::Closed);
         }
-        if self.is_full() {
+        if self.encoded() >= self.policy.limit() {
             return Err(Unsent::Full);
         }
-        let Context { pool, keys, .. } = context;
-        self.encoder.ping(payload, || keys.next(), cork(&mut self.cork, pool)).map_err(unsent)
+        self.cork.ping(payload, context.means()).map_err(unsent)
     }
 
-    /// Bytes that wait for the caller to write them.
+    /// Whether a message with this policy waits unencoded.
+    const fn waits(&self, policy: Option<SlowConsumer>) -> bool {
+        let policy = match policy {
+            Some(policy) => policy,
+            None => self.policy,
+        };
+        // A message overtakes none that wait.
+        self.queue.has_memory() || self.is_blocked && !matches!(policy, SlowConsumer::Disconnect(_))
+    }
+
+    /// Lets a message wait unencoded.
+    #[cold]
+    fn enqueue(&mut self, message: Outgoing<'_>) -> Result<(), Unsent> {
+        let Outgoing { kind, payload, compress, key, policy, .. } = message;
+        let item = Item::Message { kind, payload: payload.into(), compress, key };
+        match self.queue.push(item, policy.unwrap_or(self.policy), &mut self.dropped) {
+            Pushed::Waits | Pushed::Replaces => Ok(()),
+            Pushed::Dropped => Err(Unsent::Dropped),
+            // The caller can wait.
+            Pushed::Overrun => Err(Unsent::Full),
+        }
+    }
+
+    /// Encodes messages that wait, as long as fewer than `most` bytes are not sealed.
+    fn fill(&mut self, most: usize, context: &mut Context) {
+        while self.cork.len() < most
+            && let Some(item) = self.queue.pop()
+        {
+            let Item::Message { kind, payload, compress, .. } = item else { continue };
+            let compress = compress && self.cork.compresses(payload.len());
+            if let Err(error) = self.encode(kind, &payload, compress, context) {
+                log::error!("a message was not sent: {error}");
+            }
+        }
+    }
+
+    /// Bytes that wait for the caller to write them, and those of messages that wait unencoded, each with a fixed cost.
     #[must_use]
     pub const fn len(&self) -> usize {
+        self.encoded() + self.queue.bytes()
+    }
+
+    const fn encoded(&self) -> usize {
         self.cork.len() + self.wire.len()
     }
 
@@ -111,54 +161,57 @@ impl<S: Session> Output<S> {
     /// Whether messages are refused until some bytes are written. A message of any size may wait alone.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        self.len() >= self.limit
+        !self.waits(None) && self.len() >= self.policy.limit()
+    }
+
+    /// Messages that a policy has dropped so far.
+    pub(super) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The caller can write no bytes for now.
+    pub(super) const fn blocked(&mut self) {
+        self.is_blocked = true;
     }
 
     /// Whether messages are taken at all.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self.gate, Gate::Open)
+        self.phase.takes_messages()
     }
 
     pub(super) fn pong(&mut self, payload: &[u8], context: &mut Context) -> Result<(), tautline_ws::Error> {
-        if self.gate != Gate::Open || self.len() > MAX_BEFORE_PONG.max(self.limit) {
+        if !self.is_open() || self.encoded() > MAX_BEFORE_PONG.max(self.policy.limit()) {
             return Ok(());
         }
-        let Context { pool, keys, .. } = context;
-        self.encoder.pong(payload, || keys.next(), cork(&mut self.cork, pool))
+        self.cork.pong(payload, context.means())
     }
 
-    /// Takes our close frame; no message follows it.
-    pub(super) fn close(&mut self, close: Option<(CloseCode, &str)>, context: &mut Context) {
-        let Context { pool, keys, .. } = context;
-        let close = close.filter(|(code, _)| code.is_sendable());
-        if let Err(error) = self.encoder.close(close, || keys.next(), cork(&mut self.cork, pool)) {
-            log::debug!("no close frame was sent: {error}");
+    /// Takes our close frame behind all messages; none follows it.
+    pub(super) fn close(&mut self, code: CloseCode, reason: &str, context: &mut Context) {
+        self.fill(usize::MAX, context);
+        self.close_now(code, reason, context);
+    }
+
+    /// Takes our close frame in place of messages that wait unencoded.
+    pub(super) fn close_now(&mut self, code: CloseCode, reason: &str, context: &mut Context) {
+        self.queue.clear();
+        if !self.is_open() {
+            return;
         }
-        self.gate = Gate::Closed;
-    }
-
-    /// Takes messages from now on.
-    pub(super) fn open(&mut self) {
-        self.gate = Gate::Open;
-    }
-
-    /// Compresses messages of at least `min_size` bytes from now on.
-    pub(super) fn set_deflater(&mut self, deflater: Deflater, min_size: usize) {
-        // If the window is too small for the library, there are only stored blocks.
-        self.min_deflate = if deflater.compresses() { min_size } else { usize::MAX };
-        self.encoder = Encoder::new(self.role).with_deflater(deflater);
+        self.cork.close(code, reason, context.means());
+        self.phase = Phase::CloseSent;
     }
 
     /// Unsealed bytes, to append HTTP heads.
     pub(super) fn raw(&mut self, pool: &mut Pool) -> &mut Buf {
-        cork(&mut self.cork, pool)
+        self.cork.raw(pool)
     }
 
-    /// Drops what is not sealed, and takes nothing more.
+    /// Drops what is not sealed.
     pub(super) fn clear(&mut self) {
-        self.cork = Buf::new();
-        self.gate = Gate::Closed;
+        self.cork.clear();
+        self.queue.clear();
     }
 
     /// Drops everything.
@@ -168,9 +221,9 @@ impl<S: Session> Output<S> {
     }
 
     /// Appends close_notify behind everything.
-    pub(super) fn finish(&mut self, pool: &mut Pool) {
-        self.seal(pool);
-        self.gate = Gate::Closed;
+    pub(super) fn finish(&mut self, context: &mut Context) {
+        self.fill(usize::MAX, context);
+        self.seal(&mut context.pool);
         self.session.close(&mut self.wire);
     }
 
@@ -180,14 +233,18 @@ impl<S: Session> Output<S> {
     }
 
     /// The bytes to write. Frames are sealed once all earlier bytes are written, so that they share records.
-    pub(super) fn bytes(&mut self, pool: &mut Pool) -> &[u8] {
+    pub(super) fn bytes(&mut self, context: &mut Context) -> &[u8] {
         if self.wire.is_empty() {
-            self.seal(pool);
+            if self.queue.has_memory() {
+                self.fill(BATCH, context);
+            }
+            self.seal(&mut context.pool);
         }
         self.wire.filled()
     }
 
     pub(super) fn written(&mut self, n: usize, pool: &mut Pool) {
+        self.is_blocked &= n == 0;
         self.wire.take(n.min(self.wire.len()));
         if self.wire.is_empty() {
             pool.give(core::mem::take(&mut self.wire));
@@ -197,7 +254,7 @@ impl<S: Session> Output<S> {
     /// Moves bytes that wait for the peer into memory that fits them.
     pub(super) fn fit(&mut self, pool: &mut Pool) {
         pool.fit(&mut self.wire);
-        pool.fit(&mut self.cork);
+        self.cork.tidy(pool);
     }
 
     /// Whether a seal has failed, and its error was not taken.
@@ -210,25 +267,22 @@ impl<S: Session> Output<S> {
         self.failed.take().map(|error| *error)
     }
 
-    fn send_large(&mut self, opcode: Opcode, payload: &[u8], pool: &mut Pool) {
-        self.seal(pool);
-        let header = Header { fin: true, rsv1: false, opcode, key: None, len: payload.len() as u64 };
-        let mut bytes = [0; Header::MAX_LEN];
-        let len = header.encode_to(&mut bytes);
-        self.seal_chunks(&[&bytes[..len], payload], pool);
-    }
-
     fn seal(&mut self, pool: &mut Pool) {
         if self.cork.is_empty() {
             return;
         }
         if self.is_plain && self.wire.is_empty() {
-            core::mem::swap(&mut self.cork, &mut self.wire);
+            core::mem::swap(self.cork.frames(), &mut self.wire);
             return;
         }
-        let taken = core::mem::take(&mut self.cork);
-        self.seal_chunks(&[taken.filled()], pool);
-        pool.give_back(taken);
+        self.seal_behind_cork(&[&[], &[]], pool);
+    }
+
+    /// Seals the cork, and two chunks behind it.
+    fn seal_behind_cork(&mut self, [one, two]: &[&[u8]; 2], pool: &mut Pool) {
+        let cork = core::mem::take(self.cork.frames());
+        self.seal_chunks(&[cork.filled(), one, two], pool);
+        pool.give_back(cork);
     }
 
     fn seal_chunks(&mut self, plain: &[&[u8]], pool: &mut Pool) {
@@ -244,14 +298,6 @@ impl<S: Session> Output<S> {
     }
 }
 
-/// The cork, with memory. Its memory is any that is at hand, since it is sealed or [fitted](Output::fit) soon.
-fn cork<'a>(cork: &'a mut Buf, pool: &mut Pool) -> &'a mut Buf {
-    if !cork.has_memory() {
-        *cork = pool.take();
-    }
-    cork
-}
-
 const fn unsent(error: tautline_ws::Error) -> Unsent {
     match error {
         tautline_ws::Error::ApiMisuse(why) => Unsent::Invalid(why),
@@ -262,6 +308,9 @@ const fn unsent(error: tautline_ws::Error) -> Unsent {
 impl<S> std::fmt::Debug for Output<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.cork.len() + self.wire.len();
-        f.debug_struct("Output").field("gate", &self.gate).field("waiting", &waiting).finish_non_exhaustive()
+        f.debug_struct("Output")
+            .field("is_open", &self.phase.takes_messages())
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }

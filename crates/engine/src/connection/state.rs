@@ -1,18 +1,18 @@
 use super::context::Context;
 use super::event::{Event, Opened, Payload, Unsent};
-use super::output::Output;
-use super::times::Times;
-use crate::closed::{Cause, ConnectError};
+use super::output::{Output, Phase};
+use super::times::Clock;
 use crate::config::Config;
-use crate::dial::Target;
-use crate::message::Outgoing;
-use crate::proxy::Tunnel;
+use crate::dial::target::Target;
 use core::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline_buf::Buf;
+use tautline_conn::closed::{Cause, ConnectError};
+use tautline_conn::message::Outgoing;
 use tautline_tls::{Session, TlsInfo};
-use tautline_ws::handshake::{self, HeadReader};
+use tautline_ws::deflate::DeflateConfig;
+use tautline_ws::handshake::{self, BodyReader};
 use tautline_ws::{Decoder, Kind, Role};
 
 /// Bytes of a [`window`](Connection::window) at least.
@@ -55,60 +55,15 @@ const WINDOW: usize = 16 << 10;
 pub struct Connection<S> {
     pub(super) config: Arc<Config>,
     pub(super) role: Role,
-    pub(super) stage: Stage,
+    /// The request of a client, until it is sent.
+    pub(super) opening: Option<Box<handshake::Opening>>,
+    /// Our terms of compression.
+    pub(super) deflate: Option<DeflateConfig>,
     pub(super) input: Input,
     pub(super) output: Output<S>,
-    pub(super) times: Times,
+    pub(super) clock: Clock,
     /// An event to report before all others.
     pub(super) pending: Option<Event>,
-    /// Whether our direction ends once all output is written.
-    pub(super) finishing: bool,
-}
-
-/// The part of a connection's life, from its first byte to its last. Every event moves it downwards.
-///
-/// ```text
-///  client: Tunnel ─► Tls ──────────► Answer ──┐
-///  server:           Tls ─► Request ─► Asked ─┤
-///                             ▲ respond() ┘   ▼
-///                                            Open ── close() ──► Closing
-///                                             │                    │
-///     failures, deadlines, the peer's close ──┴────────────────────┴──► Over
-/// ```
-pub(super) enum Stage {
-    /// A client negotiates a tunnel with a proxy.
-    Tunnel(Box<Dialing>, Box<Tunnel>),
-    /// TLS handshake, with the target if this is a client.
-    Tls(Option<Box<Dialing>>),
-    /// A server reads the head of a request.
-    Request(Box<Head>),
-    /// A request waits for its answer.
-    Asked(Box<http::Request<()>>),
-    /// A client reads the response.
-    Answer(Box<Answer>),
-    Open,
-    /// Our close frame was sent, and the peer's is awaited.
-    Closing,
-    /// Nothing is read any more.
-    Over,
-}
-
-/// A client's request, before it can be sent.
-pub(super) struct Dialing {
-    pub(super) target: Arc<Target>,
-    pub(super) opening: handshake::Opening,
-}
-
-/// A head that a server reads, with the plaintext bytes so far.
-pub(super) struct Head {
-    pub(super) bytes: Buf,
-    pub(super) reader: HeadReader,
-}
-
-/// A response that a client reads, with the plaintext bytes so far.
-pub(super) struct Answer {
-    pub(super) bytes: Buf,
-    pub(super) dialing: Dialing,
 }
 
 /// Received bytes.
@@ -152,8 +107,8 @@ impl<S: Session> Connection<S> {
     /// A server's end of a connection that a client has opened.
     #[must_use]
     pub fn server(session: S, config: Arc<Config>, now: Instant) -> Self {
-        let stage = if session.is_plain() { Self::first_request(&config) } else { Stage::Tls(None) };
-        Self::new(session, Role::Server, stage, config, now)
+        let phase = if session.is_plain() { Self::first_request(&config) } else { Phase::Tls };
+        Self::new(session, Role::Server, phase, config, now)
     }
 
     /// A client's end of a connection that was opened to `target`, or to its proxy.
@@ -167,22 +122,17 @@ impl<S: Session> Connection<S> {
         context: &mut Context,
         now: Instant,
     ) -> Result<Self, ConnectError> {
-        let mut options = handshake::Options::default();
-        options.origin.clone_from(&target.origin);
-        options.headers = target.headers.clone();
-        options.subprotocols = target.subprotocols.clone();
-        options.deflate = target.deflate;
-        options.limits = config.limits.head;
+        let options = target.options(config.limits.head);
         let opening = handshake::Opening::new(&target.uri, context.keys.nonce(), &options);
         let opening = opening.map_err(|error| ConnectError::Handshake(Arc::new(error)))?;
-        let mut connection = Self::new(session, Role::Client, Stage::Over, config, now);
-        let dialing = Dialing { target: target.clone(), opening };
+        let mut connection = Self::new(session, Role::Client, Phase::Tls, config, now);
+        connection.deflate = target.deflate;
+        connection.opening = Some(Box::new(opening));
         if let Some(proxy) = target.proxy.clone() {
-            let (_, wire) = connection.output.parts();
-            let tunnel = Tunnel::new(proxy, target.host(), target.port(), wire).map_err(ConnectError::Proxy)?;
-            connection.stage = Stage::Tunnel(Box::new(dialing), Box::new(tunnel));
+            let wire = &mut connection.output.wire;
+            connection.output.phase = Phase::Proxy(Box::new(target.tunnel(proxy, wire)?));
         } else {
-            connection.secure(dialing, context).map_err(|error| ConnectError::Ended(Cause::Tls(error)))?;
+            connection.secure(context).map_err(|error| ConnectError::Ended(Cause::Tls(error)))?;
         }
         Ok(connection)
     }
@@ -195,19 +145,20 @@ impl<S: Session> Connection<S> {
     pub fn upgraded(
         session: S,
         role: Role,
-        deflate: Option<(tautline_ws::deflate::DeflateParams, tautline_ws::deflate::DeflateConfig)>,
+        deflate: Option<(tautline_ws::deflate::DeflateParams, DeflateConfig)>,
         config: Arc<Config>,
         now: Instant,
     ) -> Self {
-        let mut connection = Self::new(session, role, Stage::Over, config, now);
+        let mut connection = Self::new(session, role, Phase::Tls, config, now);
         connection.enter(deflate);
         connection
     }
 
-    pub(super) fn new(session: S, role: Role, stage: Stage, config: Arc<Config>, now: Instant) -> Self {
+    pub(super) fn new(session: S, role: Role, phase: Phase, config: Arc<Config>, now: Instant) -> Self {
         Self {
             role,
-            stage,
+            opening: None,
+            deflate: config.upgrade.deflate,
             input: Input {
                 wire: Buf::new(),
                 scratch: Buf::new(),
@@ -216,10 +167,9 @@ impl<S: Session> Connection<S> {
                 decoder: Decoder::new(role, config.limits.max_message),
                 ended: false,
             },
-            output: Output::new(session, role, config.slow_consumer.limit()),
-            times: Times::new(now, &config.deadlines),
+            output: Output::new(session, role, phase, config.slow_consumer),
+            clock: Clock::new(now, &config.deadlines),
             pending: None,
-            finishing: false,
             config,
         }
     }
@@ -260,8 +210,8 @@ impl<S: Session> Connection<S> {
     pub fn filled(&mut self, n: usize, now: Instant) {
         self.input.wire.commit(n);
         if n > 0 {
-            self.times.heard = now;
-            self.times.ping_sent = false;
+            self.clock.heard = self.clock.tick(now);
+            self.clock.ping_sent = false;
         }
     }
 
@@ -304,20 +254,23 @@ impl<S: Session> Connection<S> {
 
     /// The bytes for the peer; empty if none wait. All messages that were taken meanwhile share records.
     pub fn output(&mut self, context: &mut Context) -> &[u8] {
-        self.output.bytes(&mut context.pool)
+        self.output.bytes(context)
     }
 
     /// The caller has written the first `n` bytes of [`output`](Self::output).
     pub fn written(&mut self, n: usize, context: &mut Context) {
         self.output.written(n, &mut context.pool);
         if n > 0 {
-            self.times.stuck = None;
+            self.clock.stuck = None;
         }
     }
 
-    /// The caller's socket takes no more bytes now: the deadline to send runs, until some are written.
+    /// The caller's socket takes no more bytes now. The deadline to send runs, and messages wait by the policy for slow
+    /// consumers, until some bytes are written.
     pub fn blocked(&mut self, now: Instant) {
-        self.times.stuck.get_or_insert(now);
+        let now = self.clock.tick(now);
+        self.clock.stuck.get_or_insert(now);
+        self.output.blocked();
     }
 
     /// Whether bytes wait for the caller to write them.
@@ -336,28 +289,44 @@ impl<S: Session> Connection<S> {
     /// Whether the connection is open: messages can be sent and received.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open)
+        self.output.phase.takes_messages()
     }
 
     /// Whether nothing is read any more. Once no output waits either, the caller ends its direction of the stream.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over) && self.pending.is_none()
+        self.output.phase.is_ending() && self.pending.is_none()
     }
 
     /// Whether the caller has nothing more to write, and ends its direction of the stream.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        self.finishing && self.output.is_empty()
+        self.output.phase.is_ending() && self.output.is_empty()
     }
 
     /// The request that waits for its answer (server).
     #[must_use]
     pub const fn request(&self) -> Option<&http::Request<()>> {
-        match &self.stage {
-            Stage::Asked(request) => Some(request),
+        match &self.output.phase {
+            Phase::Waiting(wait) => Some(&wait.request),
             _ => None,
         }
+    }
+
+    /// The body of the [request](Self::request) that waits for its answer (server).
+    /// It has at most [`Limits::max_body`](crate::Limits) bytes.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        match &self.output.phase {
+            Phase::Waiting(wait) => wait.with.as_ref().map_or(&[], BodyReader::content),
+            _ => &[],
+        }
+    }
+
+    /// Messages that the policy for slow consumers has dropped so far ([`SlowConsumer`](crate::SlowConsumer)).
+    #[must_use]
+    pub const fn messages_dropped(&self) -> u64 {
+        self.output.dropped()
     }
 
     /// The negotiated parameters of TLS. Empty without TLS.

@@ -71,6 +71,9 @@ impl<S: Session> Pair<S> {
                 assert!(payload.data().iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251));
                 format!("{} bytes", payload.data().len())
             }
+            Event::Chunk { first, last, .. } => {
+                format!("{}{:?}{}", ["", "["][usize::from(first)], payload.data(), ["", "]"][usize::from(last)])
+            }
             Event::Pong => format!("pong {:?}", str::from_utf8(payload.data()).unwrap()),
             Event::Closed(closed) => {
                 let Closed { code, reason, cause, .. } = *closed;
@@ -367,6 +370,7 @@ fn waiting_for_a_close_frame_and_for_a_reader_ends() {
     let mut pair = plain_pair(Config::default());
     pair.run();
     pair.send(SERVER, Outgoing::text("unread"));
+    let now = pair.now;
     pair.ends[SERVER].blocked(now);
     let end = now + Config::default().deadlines.send;
     assert_eq!(pair.ends[SERVER].send_deadline(), Some(end));
@@ -381,8 +385,8 @@ fn requests_are_answered_and_refused() {
     assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Request)));
     assert_eq!(pair.ends[SERVER].request().unwrap().uri(), "/");
     let response = http::Response::builder().status(403).body("no").unwrap();
-    pair.ends[SERVER].respond(&response, &mut pair.context).unwrap();
-    assert!(pair.ends[SERVER].respond(&response, &mut pair.context).is_err());
+    pair.ends[SERVER].respond(&response, &mut pair.context, pair.now).unwrap();
+    assert!(pair.ends[SERVER].respond(&response, &mut pair.context, pair.now).is_err());
     pair.carry(SERVER);
     let Some(Event::Failed(error)) = pair.ends[CLIENT].next(&mut pair.context) else { panic!("no failure") };
     assert_eq!(error.refusal().map(http::Response::body), Some(&b"no".to_vec()));
@@ -398,6 +402,54 @@ fn requests_are_answered_and_refused() {
         }
         let answer = String::from_utf8(server.output(&mut pair.context).to_vec()).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        assert!(has_date_of_now(&answer), "{answer}");
+    }
+}
+
+/// Whether an answer has one `Date`, of less than a minute ago.
+fn has_date_of_now(answer: &str) -> bool {
+    let dates: Vec<_> = answer.lines().filter_map(|line| line.strip_prefix("Date: ")).collect();
+    let [date] = dates[..] else { return false };
+    let age = std::time::SystemTime::now().duration_since(httpdate::parse_http_date(date).unwrap());
+    age.is_ok_and(|age| age < Duration::from_secs(60))
+}
+
+#[test]
+fn every_answer_but_an_upgrade_has_a_date() {
+    let answer = |status: u16| {
+        let mut pair = plain_pair(Config::default());
+        pair.carry(CLIENT);
+        let server = &mut pair.ends[SERVER];
+        assert!(matches!(server.next(&mut pair.context), Some(Event::Request)));
+        if status == 101 {
+            server.upgrade(Default::default(), &mut pair.context, pair.now).unwrap();
+        } else {
+            let response = http::Response::builder().status(status).body("").unwrap();
+            server.respond(&response, &mut pair.context, pair.now).unwrap();
+        }
+        String::from_utf8(server.output(&mut pair.context).to_vec()).unwrap()
+    };
+    for status in [200, 204, 304, 404, 503] {
+        assert!(has_date_of_now(&answer(status)), "{status}");
+    }
+    assert!(!answer(101).contains("\r\nDate: "));
+}
+
+#[test]
+fn messages_come_in_pieces_if_the_configuration_says_so() {
+    let config = Config { streaming: true, ..Config::default() };
+    for piece in [1, 3, usize::MAX] {
+        let mut pair = plain_pair(config.clone());
+        pair.run();
+        pair.piece = piece;
+        pair.send(CLIENT, Outgoing::binary(&[1, 2, 3, 4, 5]));
+        pair.send(CLIENT, Outgoing::binary(&[]));
+        let [server, _] = pair.run();
+        let all = server.concat();
+        assert_eq!(all.matches('[').count() - server.len(), 2, "{all}");
+        let digits: String = all.chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(digits, "12345");
+        assert_eq!(server.len() > 2, piece < 5, "{server:?}");
     }
 }
 

@@ -1,17 +1,20 @@
 use super::context::Context;
 use super::event::{Event, Unsent};
 use super::input::Step;
-use super::state::{Answer, Connection, Dialing, Head, Stage};
+use super::output::Phase;
+use super::state::Connection;
 use crate::config::Config;
-use crate::link::Stop;
-use crate::upgrade::whole_head;
 use http::HeaderMap;
 use std::time::Instant;
 use tautline_buf::Buf;
+use tautline_conn::head::{Begun, CONTINUE, Head, framing_of, whole_head};
+use tautline_conn::phase::{Answer, Wait};
+use tautline_conn::tick::millis;
+use tautline_conn::verdict::Stop;
 use tautline_tls::Session;
 use tautline_ws::Decoder;
-use tautline_ws::deflate::{DeflateConfig, DeflateParams, Deflater, Inflater};
-use tautline_ws::handshake::{self, HandshakeError, HeadReader};
+use tautline_ws::deflate::{DeflateConfig, DeflateParams, Inflater};
+use tautline_ws::handshake::{self, BodyReader, HandshakeError};
 
 impl<S: Session> Connection<S> {
     /// Accepts the WebSocket that the [request](Self::request) asks for, with further headers in the response (server).
@@ -22,25 +25,26 @@ impl<S: Session> Connection<S> {
     /// # Errors
     /// [`Unsent::Invalid`] if no request waits for an answer.
     pub fn upgrade(&mut self, headers: HeaderMap, context: &mut Context, now: Instant) -> Result<(), Unsent> {
-        let request = self.take_request()?;
+        let Wait { request, .. } = *self.take_asked()?;
         match handshake::accept(&request, &self.config.upgrade) {
             Ok(mut accepted) => {
                 accepted.response.headers_mut().extend(headers);
                 accepted.write(self.output.raw(&mut context.pool));
-                let params = accepted.negotiated.deflate;
-                let deflate = params.zip(self.config.upgrade.deflate);
+                let deflate = accepted.negotiated.deflate.zip(self.deflate);
                 // An application that was slow to answer leaves its peer the usual time.
-                self.times.restart(now);
+                self.clock.restart(self.clock.tick(now));
                 self.enter(deflate);
                 let mut opened = self.opened();
-                opened.request = Some(*request);
+                opened.request = Some(request);
                 opened.subprotocol = accepted.negotiated.subprotocol;
                 opened.deflate = deflate.is_some();
                 self.pending = Some(Event::Open(Box::new(opened)));
             }
             Err(refused) => {
                 let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
-                handshake::write_response(&refused.response, reply, self.output.raw(&mut context.pool));
+                let date = context.date();
+                let out = self.output.raw(&mut context.pool);
+                handshake::write_response(&refused.response, reply, Some(&date), out);
                 self.refused(HandshakeError::Malformed("the request is no valid upgrade"), context);
             }
         }
@@ -49,7 +53,8 @@ impl<S: Session> Connection<S> {
 
     /// Answers the [request](Self::request) as plain HTTP (server).
     ///
-    /// Another request may follow on the connection, within the same deadline. Otherwise the connection ends.
+    /// Another request may follow on the connection, within [`Deadlines::http`](crate::Deadlines). Otherwise the connection
+    /// ends.
     ///
     /// # Errors
     /// [`Unsent::Invalid`] if no request waits for an answer.
@@ -57,31 +62,37 @@ impl<S: Session> Connection<S> {
         &mut self,
         response: &http::Response<B>,
         context: &mut Context,
+        now: Instant,
     ) -> Result<(), Unsent> {
-        let request = self.take_request()?;
-        let reply = handshake::Reply::to(&request);
-        if handshake::write_response(response, reply, self.output.raw(&mut context.pool)) {
-            self.stage = Self::first_request(&self.config);
+        let Wait { mut head, request, .. } = *self.take_asked()?;
+        // This answer is the last if too many bytes of earlier answers wait.
+        let reply = framing_of(&request, self.output.len() <= self.config.limits.pause_receive_above);
+        let date = context.date();
+        if handshake::write_response(response, reply, Some(&date), self.output.raw(&mut context.pool)) {
+            let (now, deadlines) = (self.clock.tick(now), &self.config.deadlines);
+            let end = *head.http_end.get_or_insert_with(|| now + millis(deadlines.http));
+            self.clock.phase_end = end.min(now + millis(deadlines.handshake));
+            self.output.phase = Phase::Request(head);
         } else {
             self.refused(HandshakeError::Malformed("the request was answered as plain HTTP"), context);
         }
         Ok(())
     }
 
-    fn take_request(&mut self) -> Result<Box<http::Request<()>>, Unsent> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Asked(request) => Ok(request),
+    fn take_asked(&mut self) -> Result<Box<Wait<Option<BodyReader>>>, Unsent> {
+        match std::mem::replace(&mut self.output.phase, Phase::GONE) {
+            Phase::Waiting(wait) => Ok(wait),
             other => {
-                self.stage = other;
+                self.output.phase = other;
                 Err(Unsent::Invalid("no request waits for an answer"))
             }
         }
     }
 
     /// The socket or the tunnel to the server is established: begins TLS, if there is any.
-    pub(super) fn secure(&mut self, dialing: Dialing, context: &mut Context) -> Result<(), tautline_tls::Error> {
+    pub(super) fn secure(&mut self, context: &mut Context) -> Result<(), tautline_tls::Error> {
         let is_plain = self.output.is_plain;
-        self.stage = Stage::Tls(Some(Box::new(dialing)));
+        self.output.phase = Phase::Tls;
         if is_plain {
             self.secured(context);
             return Ok(());
@@ -93,17 +104,17 @@ impl<S: Session> Connection<S> {
 
     /// TLS is established, or there is none: begins HTTP.
     pub(super) fn secured(&mut self, context: &mut Context) {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Tls(Some(dialing)) => {
-                dialing.opening.write(self.output.raw(&mut context.pool));
-                Stage::Answer(Box::new(Answer { bytes: Buf::new(), dialing: *dialing }))
+        self.output.phase = match self.opening.take() {
+            Some(opening) => {
+                opening.write(self.output.raw(&mut context.pool));
+                Phase::Answer(Box::new(Answer { bytes: Buf::new(), opening: *opening }))
             }
-            _ => Self::first_request(&self.config),
+            None => Self::first_request(&self.config),
         };
     }
 
-    pub(super) fn first_request(config: &Config) -> Stage {
-        Stage::Request(Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(config.limits.head) }))
+    pub(super) fn first_request(config: &Config) -> Phase {
+        Phase::Request(Box::new(Head::new(config.limits.head)))
     }
 
     /// Reads plaintext as the head of a request or a response.
@@ -111,24 +122,29 @@ impl<S: Session> Connection<S> {
         let Some(plain) = &mut self.input.plain else { return Ok(Step::Wait) };
         let source = if plain.in_scratch { &self.input.scratch } else { &self.input.wire };
         let bytes = &source.filled()[plain.rest.clone()];
-        let step = match &mut self.stage {
-            Stage::Request(head) => {
-                let reader = &mut head.reader;
-                let whole = whole_head(&mut head.bytes, bytes, |bytes| reader.request(bytes)).map_err(Stop::Refused)?;
-                plain.rest.start += whole.as_ref().map_or(bytes.len(), |(_, used)| *used);
-                whole.map(|(request, _)| {
-                    self.stage = Stage::Asked(Box::new(request));
-                    Event::Request
-                })
+        let (cork, pool, limit) = (&mut self.output.cork, &mut context.pool, self.config.limits.max_body);
+        let step = match &mut self.output.phase {
+            Phase::Request(head) => {
+                let (used, asked) = read_request(head, bytes, limit, |bytes| cork.raw(pool).put(bytes))?;
+                plain.rest.start += used;
+                match (asked, std::mem::replace(&mut self.output.phase, Phase::GONE)) {
+                    (Some((request, body)), Phase::Request(head)) => {
+                        self.output.phase = Phase::Waiting(Box::new(Wait { head, request, with: body }));
+                        self.clock.phase_end = self.clock.heard + millis(self.config.deadlines.answer);
+                        Some(Event::Request)
+                    }
+                    (_, phase) => {
+                        self.output.phase = phase;
+                        None
+                    }
+                }
             }
-            Stage::Answer(answer) => {
-                let Answer { bytes: before, dialing } = &mut **answer;
-                let opening = &mut dialing.opening;
+            Phase::Answer(answer) => {
+                let Answer { bytes: before, opening } = &mut **answer;
                 let whole = whole_head(before, bytes, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
                 plain.rest.start += whole.as_ref().map_or(bytes.len(), |(_, used)| *used);
-                let target = dialing.target.clone();
                 whole.map(|(established, _)| {
-                    let deflate = established.negotiated.deflate.zip(target.deflate);
+                    let deflate = established.negotiated.deflate.zip(self.deflate);
                     self.enter(deflate);
                     let mut opened = self.opened();
                     opened.response = Some(established.response);
@@ -148,11 +164,37 @@ impl<S: Session> Connection<S> {
         if let Some((params, config)) = &deflate {
             let decoder = Decoder::new(self.role, self.config.limits.max_message);
             self.input.decoder = decoder.with_inflater(Inflater::new(params, self.role, config.max_ratio));
-            self.output.set_deflater(Deflater::new(params, self.role, config.level), config.min_size);
+            self.output.cork.set_deflate(params, config);
         }
-        self.stage = Stage::Open;
-        self.output.open();
-        self.times.stage_end = None;
-        self.times.message = self.times.heard;
+        self.input.decoder.set_streaming(self.config.streaming);
+        self.output.phase = Phase::Open;
+        self.clock.phase_end = self.clock.heard;
     }
+}
+
+/// A request, with its body if it has one.
+type Whole = (http::Request<()>, Option<BodyReader>);
+
+/// Reads a request with its body, and asks for the body by `ask_for` if the client awaits that. Returns the bytes of `plain`
+/// that belonged to it, and the request if it is whole.
+fn read_request(
+    head: &mut Head,
+    plain: &[u8],
+    max_body: usize,
+    ask_for: impl FnOnce(&[u8]),
+) -> Result<(usize, Option<Whole>), Stop> {
+    if head.body.is_some() {
+        let (used, whole) = head.read_body(plain).map_err(Stop::Refused)?;
+        return Ok((used, whole.map(|body| (body.request, Some(body.reader)))));
+    }
+    let Some((request, used)) = head.read(plain).map_err(Stop::Refused)? else { return Ok((plain.len(), None)) };
+    Ok(match head.begin_body(request, max_body).map_err(Stop::Refused)? {
+        Begun::Whole(request) => (used, Some((request, None))),
+        Begun::Body { is_awaited } => {
+            if is_awaited {
+                ask_for(CONTINUE);
+            }
+            (used, None)
+        }
+    })
 }

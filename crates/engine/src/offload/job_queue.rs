@@ -1,7 +1,7 @@
 //! The queue between the loops and the threads of the handshake pool.
 
 use crate::config::Offload;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError, sleep};
+use crate::threads::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError, sleep};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};

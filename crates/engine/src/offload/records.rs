@@ -8,8 +8,7 @@
 
 use super::sys::{Help, Job, Wait};
 use crate::config::Records;
-use crate::counters::LiveCounters;
-use crate::sealer::Sealer;
+use crate::counts::counters::LiveCounters;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use std::io;
 use std::num::NonZero;
@@ -19,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
 use tautline_io::Direct;
-use tautline_tls::{Error, Helpers};
+use tautline_tls::{Error, Helpers, Session};
 
 /// How long an idle thread polls for the next message before it sleeps.
 ///
@@ -149,7 +148,7 @@ impl Seals<'_> {
     #[inline]
     pub(crate) fn seal<'d>(
         self,
-        session: &mut dyn Sealer,
+        session: &mut dyn Session,
         plain: &[&[u8]],
         out: &mut Buf,
         direct: impl FnOnce() -> Option<Direct<'d>>,

@@ -104,8 +104,8 @@ fn come_back(code: CloseCode, reason: &str, told: Option<Duration>, longest: Dur
     kernel.push(Event::Finished(0));
     turn();
     let (least, most) = match told {
-        Some(told) if told <= longest => (told, told),
-        Some(_) => (longest / 2, longest),
+        // Up to a quarter more is random.
+        Some(told) => (told.min(longest), told.min(longest) * 5 / 4),
         None => (first.min(longest) / 2, first.min(longest)),
     };
     // Attempts are a millisecond apart at least.

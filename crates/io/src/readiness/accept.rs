@@ -47,6 +47,16 @@ impl<P: Poll> Driver<P> {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if socket::concerns_one_connection(errno) => continue,
+                Err(errno) if socket::lacks_descriptors(errno) => {
+                    // The kernel says so also if none waits.
+                    if !socket::has_waiting(&socket.fd) {
+                        return;
+                    }
+                    if sink.make_room(self) {
+                        continue;
+                    }
+                    Err(errno.into())
+                }
                 Err(errno) => Err(errno.into()),
             };
             match token {

@@ -76,7 +76,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn accept_completed(&mut self, completion: Completion, sink: &mut dyn Sink) {
+    pub(super) fn accept_completed(&mut self, completion: Completion<'_>, sink: &mut dyn Sink) {
         let Source::Accept { listener, generation } = completion.source else { return };
         // The listener may be closed by now: the accepted connection is then closed too.
         let Some(Some(socket)) = self.listeners.sockets.get_mut(listener as usize) else { return };
@@ -84,10 +84,13 @@ impl Driver {
             socket.accepting = Multi::Idle;
             self.listeners.unarmed = true;
         }
+        let lacks =
+            completion.result.is_err_and(socket::lacks_descriptors) && socket::has_waiting(&socket.listening.fd);
         match (completion.with, completion.result) {
             (With::Accepted(fd), _) if self.deferred.accept_rests() => self.listeners.waiting.push_back((listener, fd)),
             (With::Accepted(fd), _) => self.accepted(listener, fd, sink),
             (_, Err(Errno::CANCELED | Errno::AGAIN)) => {}
+            (_, Err(errno)) if lacks && sink.make_room(self) => log::trace!("{errno}: another connection gave way"),
             (_, Err(errno)) if !socket::concerns_one_connection(errno) => self.accept_failed(errno.into(), sink),
             _ => {}
         }

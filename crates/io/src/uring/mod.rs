@@ -225,7 +225,10 @@ impl Driver {
         for _ in 0..ready {
             let Some(completion) = self.ring.next(buffer_ring) else { break };
             match completion.source {
-                Source::Receive(_) => self.receive_completed(completion, buffer_ring, sink),
+                Source::Receive(token) => {
+                    self.receive_completed(token, completion, sink);
+                    buffer_ring.recycle();
+                }
                 Source::Send(_) => self.send_completed(completion, sink),
                 Source::Accept { .. } => self.accept_completed(completion, sink),
                 Source::Connect(token) => self.connect_completed(token, completion.result, sink),

@@ -1,6 +1,6 @@
 use super::Driver;
 use super::conn::{Backlog, Conn, Ending, Multi, Phase};
-use super::sys::{BufferRing, Completion, Source, With};
+use super::sys::{Completion, Source, With};
 use crate::socket::LAST_RECEIVES;
 use crate::{End, Received, Sink, Token};
 use rustix::event::PollFlags;
@@ -23,29 +23,21 @@ pub(super) fn says_more(events: u32) -> bool {
 }
 
 impl Driver {
-    pub(super) fn receive_completed(
-        &mut self,
-        completion: Completion,
-        buffer_ring: &mut BufferRing,
-        sink: &mut dyn Sink,
-    ) {
-        let Source::Receive(token) = completion.source else { return };
+    pub(super) fn receive_completed(&mut self, token: Token, completion: Completion<'_>, sink: &mut dyn Sink) {
         let Completion { mut more, result, with, .. } = completion;
         if let With::Chunk(mut chunk) = with {
-            while more && let Some(goes_on) = self.ring.join(buffer_ring, token, &mut chunk, self.config.receive_buffer)
-            {
+            while more && let Some(goes_on) = self.ring.join(token, &mut chunk, self.config.receive_buffer) {
                 more = goes_on;
             }
             self.received_last(token, more);
             self.weigh(token, chunk.len());
             self.arrivals.received(chunk.arrival);
-            let (buf, start) = buffer_ring.lend(&chunk);
+            let (buf, start) = chunk.lend();
             self.arrived(token, Received::new(buf, start), sink);
         } else {
             self.received_last(token, more);
             self.nothing_arrived(token, result, sink);
         }
-        buffer_ring.recycle();
         self.update(token);
     }
 

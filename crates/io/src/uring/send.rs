@@ -67,7 +67,7 @@ impl Driver {
         self.deferred.send_later(token);
     }
 
-    pub(super) fn send_completed(&mut self, completion: Completion, sink: &mut dyn Sink) {
+    pub(super) fn send_completed(&mut self, completion: Completion<'_>, sink: &mut dyn Sink) {
         let With::Sent(token, mut buf) = completion.with else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;

@@ -52,7 +52,11 @@ impl Driver {
             self.ring.enter(Some(Duration::from_millis(10)))?;
             while let Some(completion) = self.ring.next(buffer_ring) {
                 woken |= completion.source == Source::Wake;
-                self.keep_completion(completion, buffer_ring);
+                let received = matches!(completion.source, Source::Receive(_));
+                self.keep_completion(completion);
+                if received {
+                    buffer_ring.recycle();
+                }
             }
         }
         if woken {
@@ -73,13 +77,12 @@ impl Driver {
     }
 
     /// Keeps the news of a completion for the next turn.
-    fn keep_completion(&mut self, completion: Completion, buffer_ring: &mut BufferRing) {
+    fn keep_completion(&mut self, completion: Completion<'_>) {
         let more = completion.more;
         match completion.source {
             Source::Receive(token) => {
                 self.received_last(token, more);
-                self.keep_received(token, completion, buffer_ring);
-                buffer_ring.recycle();
+                self.keep_received(token, completion);
             }
             Source::Send(_) => self.keep_unsent(completion),
             Source::Accept { listener, generation } => {
@@ -108,15 +111,15 @@ impl Driver {
         }
     }
 
-    fn keep_received(&mut self, token: Token, completion: Completion, buffer_ring: &mut BufferRing) {
+    fn keep_received(&mut self, token: Token, completion: Completion<'_>) {
         let headroom = self.config.headroom;
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Open && conn.error.is_none() {
             return;
         }
         match (completion.with, completion.result) {
-            (With::Chunk(chunk), _) => {
-                let (buf, start) = buffer_ring.lend(&chunk);
+            (With::Chunk(mut chunk), _) => {
+                let (buf, start) = chunk.lend();
                 conn.backlog.get_or_insert_with(|| Box::new(Backlog::new(headroom))).put(&buf[start..]);
             }
             (_, Ok(events)) if conn.polled => {
@@ -131,7 +134,7 @@ impl Driver {
         self.enqueue(token);
     }
 
-    fn keep_unsent(&mut self, completion: Completion) {
+    fn keep_unsent(&mut self, completion: Completion<'_>) {
         let With::Sent(token, mut buf) = completion.with else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;

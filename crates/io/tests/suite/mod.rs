@@ -65,7 +65,7 @@ macro_rules! driver_suite {
                 a_break_while_all_hold_still_is_reported_once a_connection_that_was_adopted_holds_still_too
             }
             unix {
-                echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told
+                echoes names_peers replaces_a_stale_file has_its_mode_when_it_listens keeps_a_live_socket keeps_a_stale_file_when_told
                 keeps_other_files removes_its_file leaves_a_successors_file missing_file full_queue long_path
                 paused_end_waits closing_with_output_leaves_no_socket reset_by_unread_bytes peer_shuts_both_ways_while_pending
             }
@@ -123,12 +123,14 @@ pub enum Event {
 /// Records every event and reacts with `react`.
 pub struct Script<F> {
     pub events: Vec<Event>,
+    /// Connections that give way for want of descriptors.
+    pub give_way: Vec<Token>,
     react: F,
 }
 
 impl<F> Script<F> {
     pub fn new(react: F) -> Self {
-        Self { events: Vec::new(), react }
+        Self { events: Vec::new(), give_way: Vec::new(), react }
     }
 
     pub fn arrivals(&self) -> Vec<Token> {
@@ -195,6 +197,10 @@ impl<F: FnMut(&mut dyn Driver, &Event)> Sink for Script<F> {
 
     fn woken(&mut self, driver: &mut dyn Driver) {
         self.happened(driver, Event::Woken);
+    }
+
+    fn make_room(&mut self, driver: &mut dyn Driver) -> bool {
+        self.give_way.pop().inspect(|token| driver.close(*token, true)).is_some()
     }
 
     fn accept_failed(&mut self, driver: &mut dyn Driver, error: io::Error) {

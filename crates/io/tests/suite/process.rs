@@ -66,6 +66,35 @@ pub fn running_out<D: Driver>(make: fn() -> D) {
     assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
 }
 
+pub fn connections_that_give_way<D: Driver>(make: fn() -> D) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let (_first, _) = pair(&mut driver, &mut script, at);
+    let (mut second, stays) = pair(&mut driver, &mut script, at);
+    script.give_way = vec![script.arrivals()[0]];
+    let mut late = TcpStream::connect(at).unwrap();
+    let mut hoard = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+    run(&mut driver, &mut script, |script| script.arrivals().len() == 3);
+    late.write_all(b"late").unwrap();
+    let newest = script.arrivals()[2];
+    run(&mut driver, &mut script, |script| script.bytes_of(newest) == b"late");
+    assert!(script.give_way.is_empty() && !script.events.iter().any(|event| matches!(event, Event::AcceptFailed(_))));
+    // Nobody gives way for nobody: the kernel says that descriptors lack also if no connection waits.
+    script.give_way = vec![stays];
+    idle(&mut driver, &mut script, Duration::from_millis(250));
+    assert_eq!(script.give_way, [stays]);
+    second.write_all(b"stays").unwrap();
+    run(&mut driver, &mut script, |script| script.bytes_of(stays) == b"stays");
+    drop(hoard);
+    tautline_io::machine::raise_nofile_limit().unwrap();
+}
+
 pub fn stopped_and_continued<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = echo();

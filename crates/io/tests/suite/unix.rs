@@ -94,6 +94,19 @@ pub fn replaces_a_stale_file<D: Driver>(make: fn() -> D) {
     unix_pair(&mut driver, &mut watch(), &place.socket());
 }
 
+pub fn has_its_mode_when_it_listens<D: Driver>(make: fn() -> D) {
+    use std::os::unix::fs::PermissionsExt;
+    for mode in [0o600, 0o660, 0o777] {
+        let place = Place::new();
+        let mut options = ListenOptions::default();
+        options.unix_mode = Some(mode);
+        let mut driver = make();
+        driver.listen(&Address::Unix(place.socket()), &options).unwrap();
+        assert_eq!(fs::metadata(place.socket()).unwrap().permissions().mode() & 0o777, mode);
+        unix_pair(&mut driver, &mut watch(), &place.socket());
+    }
+}
+
 pub fn keeps_a_live_socket<D: Driver>(make: fn() -> D) {
     let place = Place::new();
     let alive = UnixListener::bind(place.socket()).unwrap();

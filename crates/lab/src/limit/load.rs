@@ -1,11 +1,11 @@
 use super::server::BUFFER;
 use crate::payload::Payload;
-use crate::poll::{self, Poll};
 use crate::{Error, Latencies, Measured, Meter, Span};
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use tautline_measure::poll::{self, Poll};
 
 /// Time without any reply after which the run has failed.
 const PATIENCE: Duration = Duration::from_secs(5);

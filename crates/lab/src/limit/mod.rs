@@ -10,4 +10,5 @@ mod server;
 mod tests;
 
 pub(crate) use load::Load;
-pub use server::{listen, serve};
+pub use server::serve;
+pub use tautline_measure::poll::listen;

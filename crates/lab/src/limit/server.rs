@@ -1,13 +1,12 @@
-use crate::poll::{self, Poll};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tautline::layers::buf::Buf;
+use tautline_measure::poll::{self, Poll};
 
 /// Bytes of the receive buffer, which also bounds the bytes moved by one event.
 pub(super) const BUFFER: usize = 64 * 1024;
@@ -22,20 +21,6 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 struct Connection {
     socket: OwnedFd,
     unsent: Vec<u8>,
-}
-
-/// Listens at `address` with a backlog of 4,096 connections.
-///
-/// # Errors
-/// `socket(2)`, `bind(2)` or `listen(2)` failed.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    net::bind(&socket, &address)?;
-    net::listen(&socket, 4096)?;
-    Ok(TcpListener::from(socket))
 }
 
 /// Sends received bytes back on every connection, until `stop` is set.

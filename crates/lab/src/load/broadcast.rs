@@ -54,6 +54,13 @@ impl Broadcast {
                 watch(Progress::Interval(interval));
             }
         })?;
+        if run.deliveries.borrow().oldest == 0 {
+            let (got, all) = run.deliveries.borrow().first();
+            return Err(Error::Failed(format!(
+                "only {got} of {all} connections got the first message: does the server send each message to all, as \
+                 `taut serve --app broadcast` does?"
+            )));
+        }
         let (delivered, latencies) = run.deliveries.borrow_mut().reset();
         let measured = meter.stop(delivered, latencies)?;
         run.client.close()?;
@@ -130,6 +137,12 @@ impl Deliveries {
     /// Returns the number of deliveries and their latencies, and counts from 0 again.
     fn reset(&mut self) -> (u64, Latencies) {
         (std::mem::take(&mut self.delivered), std::mem::take(&mut self.latencies))
+    }
+
+    /// Connections that have the oldest message in flight, and all.
+    fn first(&self) -> (usize, usize) {
+        let missing = self.in_flight.front().map_or(self.next.len(), |(_, missing)| *missing);
+        (self.next.len() - missing, self.next.len())
     }
 
     fn publish(&mut self, conn: &mut Conn<'_, ()>) -> Result<(), Error> {

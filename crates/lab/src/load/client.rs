@@ -1,7 +1,7 @@
-use super::make::{Loop, MakeLoop};
+use super::errors::Errors;
 use super::progress::{Progress, Watch};
 use super::resolve::resolved;
-use super::server::{PATIENCE, Server, explain};
+use super::server::{PATIENCE, Server, not_connected};
 use crate::Error;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::probe::{Probe, Stages};
 use tautline::{CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target};
+use tautline_measure::turned::Loop;
 
 /// Longest wait for events, which bounds how late a phase ends.
 pub(super) const WAIT: Duration = Duration::from_millis(20);
@@ -37,12 +38,23 @@ struct State {
     closed: usize,
     /// Connections that resumed a session.
     resumed: usize,
+    /// The errors so far, if the run goes on in spite of them.
+    errors: Option<Errors>,
+    /// Connections that did not open, and those that ended, while the run goes on.
+    failed: usize,
+    ended: Vec<usize>,
+    ended_in_all: usize,
+    /// The first failure to connect, while errors are counted.
+    first_failure: Option<Error>,
 }
 
 impl State {
-    /// Keeps the first error; later ones are often only its consequences.
+    /// Keeps the first error; later ones are often only its consequences. A run that goes on counts it.
     fn fail(&mut self, error: Error) {
-        self.error.get_or_insert(error);
+        match &mut self.errors {
+            Some(errors) => errors.add_error(&error),
+            None => _ = self.error.get_or_insert(error),
+        }
     }
 }
 
@@ -57,8 +69,62 @@ impl Client {
         let target = Arc::new(resolved(server)?);
         let state = Rc::new(RefCell::new(State::default()));
         let app = Box::new(Held { state: Rc::clone(&state), on_message });
-        let shard = server.with_engine(MakeLoop { server, tls: &server.tls, config, app, probe })?;
+        let shard = server.make_loop(&server.tls, config, app, probe)?;
         Ok(Self { shard, target, state })
+    }
+
+    /// Counts errors of connections and messages from now on. Without this the first one ends the run.
+    pub(super) fn count_errors(&self) {
+        self.state.borrow_mut().errors = Some(Errors::default());
+    }
+
+    /// Counts an error of a kind that only the run knows.
+    pub(super) fn add_error(&self, kind: &str, count: u64, text: impl FnOnce() -> String) {
+        if let Some(errors) = &mut self.state.borrow_mut().errors {
+            errors.add(kind, count, text);
+        }
+    }
+
+    /// The errors so far, and none from then on.
+    pub(super) fn take_errors(&self) -> Errors {
+        self.state.borrow_mut().errors.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether no connection is left, while errors are counted.
+    pub(super) fn is_deserted(&self) -> bool {
+        let state = self.state.borrow();
+        state.errors.is_some() && state.ended_in_all >= state.open.len()
+    }
+
+    /// Fails if no connection has opened at all.
+    pub(super) fn check_any_open(&self) -> Result<(), Error> {
+        let mut state = self.state.borrow_mut();
+        match state.first_failure.take().filter(|_| state.open.is_empty()) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// The numbers of connections that have ended since the last call, while errors are counted.
+    pub(super) fn take_ended(&self) -> Vec<usize> {
+        std::mem::take(&mut self.state.borrow_mut().ended)
+    }
+
+    /// Opens connections until there are `count`, evenly over this time.
+    pub(super) fn ramp(&mut self, count: usize, time: Duration, watch: Watch<'_>) -> Result<(), Error> {
+        if time.is_zero() {
+            return self.open(count, watch);
+        }
+        let began = Instant::now();
+        loop {
+            let due = count as u128 * began.elapsed().as_nanos() / time.as_nanos();
+            let due = usize::try_from(due).unwrap_or(count).clamp(1, count);
+            self.open(due, watch)?;
+            if due == count {
+                return Ok(());
+            }
+            self.turn(WAIT)?;
+        }
     }
 
     /// Opens connections until there are `count`.
@@ -74,10 +140,10 @@ impl Client {
         patience: Duration,
         watch: Watch<'_>,
     ) -> Result<(), Error> {
-        let mut started = self.connections();
+        let mut started = self.tried();
         let mut last = (started, Instant::now());
         loop {
-            let open = self.connections();
+            let open = self.tried();
             self.check()?;
             if open > last.0 {
                 last = (open, Instant::now());
@@ -100,7 +166,24 @@ impl Client {
         }
     }
 
-    /// Number of open connections.
+    /// Number of connections that have opened or failed.
+    fn tried(&self) -> usize {
+        let state = self.state.borrow();
+        state.open.len() + state.failed
+    }
+
+    /// Calls `act` with a connection, unless it has ended.
+    pub(super) fn with_conn(
+        &mut self,
+        conn: ConnId,
+        mut act: impl FnMut(&mut Conn<'_, ()>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        self.shard.with_conn(conn, &mut |conn| result = act(conn));
+        result
+    }
+
+    /// Number of connections that were opened.
     pub(super) fn connections(&self) -> usize {
         self.state.borrow().open.len()
     }
@@ -114,9 +197,7 @@ impl Client {
         mut act: impl FnMut(&mut Conn<'_, ()>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let conn = self.state.borrow().open[connection];
-        let mut result = Ok(());
-        self.shard.with_conn(conn, &mut |conn| result = act(conn));
-        result
+        self.with_conn(conn, &mut act)
     }
 
     /// Sends everything made outside a turn.
@@ -202,9 +283,14 @@ impl Handler for Held {
         }
     }
 
-    fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
+    fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
         let mut state = self.state.borrow_mut();
-        if !state.is_ending {
+        let is_counted = !state.is_ending && state.errors.is_some();
+        if is_counted {
+            state.errors.iter_mut().for_each(|errors| errors.add_closed(closed));
+            state.ended.push(number(conn));
+            state.ended_in_all += 1;
+        } else if !state.is_ending {
             state.fail(Error::Failed(format!("a connection ended ({}): {:#}", closed.code.get(), closed.cause)));
         } else if closed.code == CloseCode::GOING_AWAY {
             state.closed += 1;
@@ -212,6 +298,15 @@ impl Handler for Held {
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
-        self.state.borrow_mut().fail(Error::Network(explain(error)));
+        let mut state = self.state.borrow_mut();
+        match &mut state.errors {
+            // Arguments that no attempt can use are no matter of counting.
+            Some(errors) if !error.is_permanent() => {
+                errors.add_failed(error);
+                state.failed += 1;
+                state.first_failure.get_or_insert_with(|| not_connected(error));
+            }
+            _ => _ = state.error.get_or_insert_with(|| not_connected(error)),
+        }
     }
 }

@@ -1,23 +1,33 @@
 use super::client::{Client, WAIT, number};
 use super::progress::{Intervals, Progress, Watch};
 use super::server::PATIENCE;
+use super::template::Template;
 use crate::payload::{Content, Payload};
 use crate::{Error, Latencies, Meter};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::layers::engine::probe::{MessageTimes, Probe, Stages};
 use tautline::layers::io::{Arrival, Driver};
-use tautline::{Conn, Delivery, DialId, Kind, Message, Outgoing};
+use tautline::{Conn, ConnId, Delivery, DialId, Kind, Message, Outgoing};
+use tautline_measure::SplitMix;
 
 /// Interval of progress reports.
 const REPORT: Duration = Duration::from_millis(100);
 
 /// Messages and replies of all connections: sends, checks, counts.
 pub(super) struct Exchange {
-    payload: Payload,
+    payload: Source,
+    /// Whether any message is a reply.
+    takes_any_reply: bool,
+    /// The wait before the next message of a connection, from and to.
+    think: Option<(Duration, Duration)>,
+    random: SplitMix,
+    /// Connections that send their next message later, and when.
+    later: BinaryHeap<Reverse<(Instant, ConnId)>>,
     /// Whether messages are compressed, if that was negotiated.
     compress: bool,
     is_open_loop: bool,
@@ -33,6 +43,51 @@ pub(super) struct Exchange {
     arrived: Option<Arrived>,
     /// Latencies by stamps, in the order of replies.
     pub(super) in_order: Vec<Duration>,
+}
+
+/// The contents of messages.
+pub(super) enum Source {
+    Bytes(Payload),
+    /// Text, and the one that was written last.
+    Text(Template, Vec<u8>),
+}
+
+impl Source {
+    fn message(&mut self, connection: usize, number: u64) -> Outgoing<'_> {
+        match self {
+            Self::Bytes(payload) => Outgoing::binary(payload.stamp(number)),
+            Self::Text(template, text) => {
+                template.write(connection, number, text);
+                // Templates are text, and so is all that they write.
+                std::str::from_utf8(text).map_or_else(|_| Outgoing::binary(text), Outgoing::text)
+            }
+        }
+    }
+
+    /// Checks that a reply is the message itself.
+    fn check(&mut self, connection: usize, message: u64, reply: &Message<'_>) -> Result<(), Error> {
+        let (kind, data) = (reply.kind(), reply.data());
+        let (expected, due) = match self {
+            Self::Bytes(payload) => (Kind::Binary, payload.len()),
+            Self::Text(template, text) => {
+                template.write(connection, message, text);
+                (Kind::Text, text.len())
+            }
+        };
+        if kind != expected || data.len() != due {
+            let length = data.len();
+            let what = format!("message {message}: {kind:?} of {length} bytes instead of {expected:?} of {due}");
+            return Err(Error::WrongReply(what));
+        }
+        let is_same = match self {
+            Self::Bytes(payload) => payload.matches(message, 0, data),
+            Self::Text(_, text) => *text == data,
+        };
+        if is_same {
+            return Ok(());
+        }
+        Err(Error::WrongReply(format!("message {message}: other bytes than were sent")))
+    }
 }
 
 /// Messages of one connection.
@@ -54,7 +109,11 @@ impl Exchange {
         arrived: Option<Arrived>,
     ) -> Self {
         Self {
-            payload: Payload::of(content, size),
+            payload: Source::Bytes(Payload::of(content, size)),
+            takes_any_reply: false,
+            think: None,
+            random: SplitMix(1),
+            later: BinaryHeap::new(),
             compress: content != Content::JsonAsItIs,
             is_open_loop,
             connections: (0..connections).map(|_| InFlight::default()).collect(),
@@ -66,6 +125,32 @@ impl Exchange {
             arrived,
             in_order: Vec::new(),
         }
+    }
+
+    /// Takes other messages, replies and waits than an echo's.
+    pub(super) fn set(
+        &mut self,
+        template: Option<Template>,
+        takes_any_reply: bool,
+        think: Option<(Duration, Duration)>,
+    ) {
+        if let Some(template) = template {
+            self.payload = Source::Text(template, Vec::new());
+        }
+        (self.takes_any_reply, self.think) = (takes_any_reply, think);
+    }
+
+    /// The replies to a connection that has ended do not come any more.
+    fn forget(&mut self, number: usize) {
+        let connection = &mut self.connections[number];
+        self.in_flight -= std::mem::take(&mut connection.sent).len();
+        connection.expected = connection.next;
+    }
+
+    /// A connection whose next message is due.
+    fn next_due(&mut self, now: Instant) -> Option<ConnId> {
+        self.later.peek().filter(|Reverse((at, _))| *at <= now)?;
+        self.later.pop().map(|Reverse((_, conn))| conn)
     }
 
     /// Whether each message must leave at once.
@@ -86,7 +171,8 @@ impl Exchange {
     /// Sends the next message; its latency counts from `at`.
     fn send(&mut self, conn: &mut Conn<'_, ()>, at: Instant) -> Result<(), Error> {
         let by_stamps = if self.is_stamped() { real_time() } else { Duration::ZERO };
-        let connection = &mut self.connections[number(conn)];
+        let own = number(conn);
+        let connection = &mut self.connections[own];
         let message = connection.next;
         connection.next += 1;
         connection.sent.push_back((at, by_stamps));
@@ -94,7 +180,7 @@ impl Exchange {
             self.last_reply = at;
         }
         self.in_flight += 1;
-        let message = Outgoing::binary(self.payload.stamp(message));
+        let message = self.payload.message(own, message);
         match conn.send(if self.compress { message } else { message.uncompressed() }) {
             Delivery::Dropped | Delivery::Closed => {
                 Err(Error::Failed("a connection takes no more messages".to_owned()))
@@ -110,19 +196,13 @@ impl Exchange {
         let Some((sent, sent_by_stamps)) = connection.sent.pop_front() else {
             return Err(Error::WrongReply("more replies than messages".into()));
         };
-        let (data, message, due) = (reply.data(), connection.expected, self.payload.len());
-        if reply.kind() != Kind::Binary || data.len() != due {
-            let (kind, length) = (reply.kind(), data.len());
-            let what = format!("message {message}: {kind:?} of {length} bytes instead of Binary of {due}");
-            return Err(Error::WrongReply(what));
-        }
-        if !self.payload.matches(message, 0, data) {
-            return Err(Error::WrongReply(format!("message {message}: other bytes than were sent")));
-        }
+        let message = connection.expected;
         connection.expected += 1;
         self.in_flight -= 1;
         self.last_reply = now;
+        let checked = if self.takes_any_reply { Ok(()) } else { self.payload.check(number(conn), message, reply) };
         if let Some(since) = self.measuring
+            && checked.is_ok()
             && (!self.is_open_loop || sent >= since)
         {
             self.answered += 1;
@@ -134,7 +214,17 @@ impl Exchange {
             }
             self.latencies.record(latency);
         }
-        if self.is_open_loop { Ok(()) } else { self.send(conn, now) }
+        // A load that counts errors goes on.
+        let next = if self.is_open_loop { Ok(()) } else { self.go_on(conn, now) };
+        checked.and(next)
+    }
+
+    /// Sends the next message of a closed loop, now or after the wait.
+    fn go_on(&mut self, conn: &mut Conn<'_, ()>, now: Instant) -> Result<(), Error> {
+        let Some((least, most)) = self.think else { return self.send(conn, now) };
+        let share = (self.random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        self.later.push(Reverse((now + least + (most - least).mul_f64(share), conn.id())));
+        Ok(())
     }
 }
 
@@ -151,6 +241,8 @@ pub(super) struct Run<'w> {
     began: Instant,
     total: Duration,
     reported: Instant,
+    /// Whether it goes on in spite of errors.
+    pub(super) counts_errors: bool,
     /// Since measuring began.
     intervals: Option<Intervals>,
 }
@@ -158,7 +250,7 @@ pub(super) struct Run<'w> {
 impl<'w> Run<'w> {
     pub(super) fn new(client: Client, exchange: Rc<RefCell<Exchange>>, total: Duration, watch: Watch<'w>) -> Self {
         let now = Instant::now();
-        Self { client, exchange, watch, began: now, total, reported: now, intervals: None }
+        Self { client, exchange, watch, began: now, total, reported: now, counts_errors: false, intervals: None }
     }
 
     pub(super) fn begin(&mut self, server_pid: Option<u32>) -> Result<Meter, Error> {
@@ -192,14 +284,38 @@ impl<'w> Run<'w> {
         self.client.with(connection, |conn| (0..count).try_for_each(|_| exchange.borrow_mut().send(conn, at)))
     }
 
-    /// Handles events, and fails if replies are missing for too long.
+    /// Handles events. If replies are missing for too long, it fails, or counts them as errors and waits no more for them.
     pub(super) fn turn(&mut self, longest: Duration) -> Result<(), Error> {
         self.client.turn(longest)?;
-        let exchange = self.exchange.borrow();
+        let mut exchange = self.exchange.borrow_mut();
+        self.client.take_ended().into_iter().for_each(|number| exchange.forget(number));
         if exchange.in_flight > 0 && exchange.last_reply.elapsed() > PATIENCE {
-            return Err(Error::Failed(format!("no reply for {} s", PATIENCE.as_secs())));
+            let what = format!("no reply for {} s", PATIENCE.as_secs());
+            if !self.counts_errors {
+                return Err(Error::Failed(what));
+            }
+            self.client.add_error("no reply", exchange.in_flight as u64, || what);
+            // A reply that comes all the same is one too many.
+            (0..exchange.connections.len()).for_each(|number| exchange.forget(number));
         }
         Ok(())
+    }
+
+    /// Sends the messages that are due after a wait. Returns the time until the next one, at most `longest`.
+    fn send_due(&mut self, now: Instant, longest: Duration) -> Result<Duration, Error> {
+        let mut sent = false;
+        loop {
+            let due = self.exchange.borrow_mut().next_due(now);
+            let Some(conn) = due else { break };
+            let exchange = &self.exchange;
+            self.client.with_conn(conn, |conn| exchange.borrow_mut().send(conn, now))?;
+            sent = true;
+        }
+        if sent {
+            self.client.flush();
+        }
+        let next = self.exchange.borrow().later.peek().map(|Reverse((at, _))| at.saturating_duration_since(now));
+        Ok(next.map_or(longest, |next| next.min(longest)))
     }
 
     /// Puts `pipeline` messages in flight on each connection.
@@ -215,11 +331,12 @@ impl<'w> Run<'w> {
     pub(super) fn until(&mut self, end: Instant) -> Result<(), Error> {
         loop {
             let now = Instant::now();
-            if now >= end {
+            if now >= end || self.client.is_deserted() {
                 return Ok(());
             }
             self.report(now);
-            self.turn(WAIT.min(end - now))?;
+            let longest = self.send_due(now, WAIT.min(end - now))?;
+            self.turn(longest)?;
         }
     }
 }

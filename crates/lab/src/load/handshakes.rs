@@ -1,8 +1,8 @@
 use super::client::WAIT;
-use super::make::{MakeLoop, config};
+use super::make::config;
 use super::progress::{Intervals, Progress, Watch};
 use super::resolve::resolved;
-use super::server::{PATIENCE, Server, explain};
+use super::server::{PATIENCE, Server, not_connected};
 use crate::{Error, Latencies, Measured, Meter, Span};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -66,8 +66,7 @@ impl Handshakes {
         let target = Arc::new(resolved(&self.server)?);
         let counts = Rc::new(RefCell::new(Counts { may_refuse: self.may_refuse, ..Counts::default() }));
         let app = Box::new(Newcomers(Rc::clone(&counts)));
-        let make = MakeLoop { server: &self.server, tls: &tls, config: config(0, 1), app, probe: None };
-        let mut shard = self.server.with_engine(make)?;
+        let mut shard = self.server.make_loop(&tls, config(0, 1), app, None)?;
         let at_once = self.at_once.min(if self.resumed { TICKETS } else { usize::MAX });
         let Span { warmup, duration } = self.span;
         let total = (warmup + duration).as_secs_f64();
@@ -170,7 +169,7 @@ impl Handler for Newcomers {
             counts.refused += 1;
             return;
         }
-        counts.error.get_or_insert_with(|| Error::Network(explain(error)));
+        counts.error.get_or_insert_with(|| not_connected(error));
     }
 }
 

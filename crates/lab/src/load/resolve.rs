@@ -1,4 +1,3 @@
-use super::make::MakeLoop;
 use super::server::{PATIENCE, REFUSED, Server};
 use crate::Error;
 use std::cell::RefCell;
@@ -12,6 +11,9 @@ use tautline::{Address, Cause, Config, Conn, ConnectError, Deadline, DialId, Han
 /// The target of a server, with an address that answers, so that no further connection needs a look-up.
 pub(super) fn resolved(server: &Server) -> Result<Target, Error> {
     let mut target = server.target.clone();
+    if target.address.is_none() {
+        target.address = target.literal().map(Address::Tcp);
+    }
     if target.address.is_some() || target.proxy.is_some() {
         return Ok(target);
     }
@@ -42,7 +44,7 @@ pub(super) fn try_out(server: &Server, target: &Target) -> io::Result<()> {
     let app = Box::new(FirstAnswer(Rc::clone(&answer)));
     let mut config = Config::default();
     config.deadlines.connect = PATIENCE;
-    let made = server.with_engine(MakeLoop { server, tls: &server.tls, config, app, probe: None });
+    let made = server.make_loop(&server.tls, config, app, None);
     // The run will meet all errors but those of the address, and explain them.
     let Ok(mut shard) = made else { return Ok(()) };
     shard.connect(Arc::new(target.clone()));

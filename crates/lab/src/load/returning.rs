@@ -1,5 +1,5 @@
-use super::make::{Loop, MakeLoop, config};
-use super::server::{Server, explain};
+use super::make::config;
+use super::server::{Server, not_connected};
 use crate::Error;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine::run_when_idle;
 use tautline::{Address, Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reconnect, Sessions, Target};
+use tautline_measure::turned::Loop;
 
 /// Connections that are opened at a time before the loss.
 const AT_ONCE: usize = 64;
@@ -79,7 +80,7 @@ impl Handler for App {
         let mut counts = self.counts.borrow_mut();
         counts.failed += 1;
         if !counts.is_lost {
-            counts.error.get_or_insert_with(|| Error::Network(explain(error)));
+            counts.error.get_or_insert_with(|| not_connected(error));
         }
     }
 
@@ -99,8 +100,7 @@ impl Returning {
         let mut tls = self.lost.tls.clone();
         tls.sessions = Sessions::for_hosts(self.clients);
         let config = config(64, 1);
-        let mut clients =
-            self.lost.with_engine(MakeLoop { server: &self.lost, tls: &tls, config, app, probe: None })?;
+        let mut clients = self.lost.make_loop(&tls, config, app, None)?;
         let mut begun = 0;
         until(&mut *clients, &counts, self.clients, |clients, opened| {
             while begun < self.clients.min(opened + AT_ONCE) {

@@ -1,7 +1,10 @@
 use crate::Error;
+use crate::loops::App;
 use std::io;
 use std::time::Duration;
-use tautline::{Cause, ClientConfig, ConnectError, DriverConfig, EngineChoice as _, Target, Then, TlsEngine};
+use tautline::layers::engine::probe::Probe;
+use tautline::{Cause, ClientConfig, Config, ConnectError, DriverConfig, EngineChoice as _, Target, Then, TlsEngine};
+use tautline_measure::turned::{Loop, MakeLoop};
 
 /// Time without any progress after which a run has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,11 +38,32 @@ impl Server {
         Ok(Self { target, tls, engine: TlsEngine::default(), driver, pid: None })
     }
 
+    /// The TLS engine for the scheme of the target.
+    fn engine(&self) -> TlsEngine {
+        if self.target.is_secure() { self.engine } else { TlsEngine::Plain }
+    }
+
     /// Continues with the TLS engine for the scheme of the target.
     pub(super) fn with_engine<T: Then>(&self, then: T) -> T::Output {
-        let engine = if self.target.is_secure() { self.engine } else { TlsEngine::Plain };
-        engine.choose(then)
+        self.engine().choose(then)
     }
+
+    /// A loop for connections to the server.
+    pub(super) fn make_loop(
+        &self,
+        tls: &ClientConfig,
+        config: Config,
+        app: App,
+        probe: Option<Box<dyn Probe>>,
+    ) -> Result<Box<dyn Loop>, Error> {
+        MakeLoop { driver: self.driver.clone(), tls, config, app, probe }.make(self.engine())
+    }
+}
+
+/// The error of a run whose connections could not be opened.
+pub(super) fn not_connected(error: &ConnectError) -> Error {
+    let what = explain(error);
+    if error.is_permanent() { Error::Usage(what) } else { Error::Network(what) }
 }
 
 /// Describes why a connection could not be opened, with a hint for the user.

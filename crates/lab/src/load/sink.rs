@@ -1,5 +1,4 @@
 use super::server::{PATIENCE, Server};
-use crate::poll::Poll;
 use crate::{Error, Latencies, Measured, Meter, Span};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -12,6 +11,7 @@ use tautline::layers::tls::{Content, Engine, Handshake, Session};
 use tautline::layers::ws::handshake::{Opening, Options, parse_uri};
 use tautline::layers::ws::{Decoder, Encoder, Event, Role};
 use tautline::{EngineKind, Kind, Then};
+use tautline_measure::poll::Poll;
 
 /// Bytes discarded at a time.
 const DISCARD: usize = 1 << 20;

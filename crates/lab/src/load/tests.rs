@@ -4,7 +4,9 @@ use crate::{Content, Error, Span};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{Address, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Message, Outgoing, Roots};
+use tautline::{
+    Address, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Message, Outgoing, ProtocolVersion, Roots,
+};
 use tautline::{DriverConfig, ServerConfig, ServerHandle, Tls, TlsEngine};
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_testkit::ClosedPort;
@@ -152,7 +154,7 @@ fn a_stamped_latency_is_the_time_of_the_server() {
 fn every_length_comes_back_or_fails_the_run() {
     let peer = Peer::secure(true);
     let tls = Lengths { server: &peer.server, lengths: &[0, 1, 70_000, 125] }.run().unwrap();
-    assert_eq!(tls.version, "TLSv1.3");
+    assert_eq!(tls.version, Some(ProtocolVersion::Tls13));
     let peer = Peer::plain(|data| Some(if data.len() == 3 { b"abc".to_vec() } else { data.to_vec() }));
     let wrong = Lengths { server: &peer.server, lengths: &[2, 3] }.run();
     assert!(matches!(&wrong, Err(Error::WrongReply(text)) if text.starts_with("3 bytes")), "{wrong:?}");

@@ -2,12 +2,12 @@ use super::batch::{Batch, messages};
 use crate::Error;
 use crate::cpu::timed;
 use crate::payload::Payload;
-use crate::windows::{EngineEnd, handshake};
 use std::time::Duration;
 use tautline::layers::buf::{Buf, Pool};
 use tautline::layers::tls::{Content, Engine, Opened, Session};
 use tautline::layers::ws::{Decoder, Encoder, Event, Header, Opcode, Role};
 use tautline::{Kind, Message};
+use tautline_replicas::windows::{EngineEnd, handshake};
 
 /// Size from which on a payload is sealed without being copied to the cork, as in a loop.
 const LARGE: usize = 16 << 10;

@@ -3,10 +3,10 @@ use super::batch::Batch;
 use super::path::Path;
 use crate::Error;
 use crate::cpu::time_per_item;
-use crate::engine::localhost;
 use std::time::Duration;
 use tautline::layers::tls_records::aead::Provider;
 use tautline::{EngineChoice as _, EngineKind, Then, TlsEngine};
+use tautline_measure::engine::localhost;
 
 /// Work to measure, prepared with everything that it needs.
 pub(crate) struct Work(Box<dyn Batch>);

@@ -344,6 +344,7 @@ fn machines(machines: &[Machine]) -> Markup {
                     dt { "libraries" }
                     dd { (join(machine.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect())) }
                     dt { "commit" } dd { (machine.commit) }
+                    dt { "profile" } dd { (machine.profile) }
                     dt { "compiler" } dd { (machine.rustc) }
                     dt { "date" } dd { (machine.date) }
                 }

@@ -1,23 +1,22 @@
 //! The interfaces of other languages, each beside what its users have today.
 
 mod programs;
-mod worker;
 
 use super::certificates::Certificates;
 use super::echo_case::{self, EchoRow, Shape, add_lines, cheapest};
+use super::worker::Worker;
 use super::{Check, ENGINES, Effort, Key, Kind, Lab, Metrics, Outcome, Row, Servers, Subject, check, row};
 use crate::cpu::Pinned;
-use crate::named::named;
 use crate::published;
 use crate::rounds::Runs;
 use crate::stats::Ratio;
 use crate::table::{Table, optional};
 use crate::{Case, DriverKind, Error, Metric, Target};
 use programs::Programs;
-pub(super) use programs::{Python, echo_in_c, python};
+pub(super) use programs::{Python, echo_in_c, make_venv, python};
 use std::process::Command;
 use std::time::Duration;
-use worker::Worker;
+use tautline_measure::named;
 
 const SHAPES: [Shape; 3] = [Shape::of(64), Shape::of(4096), Shape::of(65_536)];
 

@@ -1,5 +1,5 @@
-use crate::named::named;
 use tautline_dev_cert::KeyKind;
+use tautline_measure::named;
 
 named! {
     /// Kind of a certificate's key.

@@ -3,14 +3,14 @@ use super::bindings::Python;
 use super::certificates::Certificates;
 use super::key::Key;
 use super::peer::Peer;
-use crate::baselines::Model;
-use crate::named::named;
 use crate::{Case, DriverKind, Protocol};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use tautline::AeadChoice;
 use tautline::layers::tls_records::Suite;
 use tautline::layers::tls_records::aead::{self, Provider};
+use tautline_measure::named;
+use tautline_replicas::models::Model;
 
 named! {
     /// Place where a server does expensive handshakes.
@@ -87,7 +87,7 @@ pub(super) enum Kind {
     Python(Python),
     /// The example in C over wss: a callback that sends each message back.
     C,
-    /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
+    /// A server of [`models`](tautline_replicas::models) that may use the CPUs of server and load.
     Model(Topology),
     /// No server: a provider's AEAD calls that a message costs at least, in this process.
     Aead(Provider),

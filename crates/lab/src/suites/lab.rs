@@ -1,12 +1,12 @@
 use super::crowd_size::CrowdSize;
 use crate::cpu::Placement;
-use crate::named::named;
 use crate::rounds::Plan;
 use crate::{DriverKind, Span};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tautline_measure::named;
 
 /// Settings of a run.
 pub struct Lab<'a> {

@@ -13,6 +13,7 @@ mod deflate;
 mod echo;
 mod echo_case;
 mod engines;
+mod feed;
 mod handshake;
 mod handshake_case;
 mod idle;
@@ -43,6 +44,7 @@ mod tests;
 mod tokio;
 mod windows;
 mod wire;
+mod worker;
 
 pub use crowd_size::CrowdSize;
 pub use engines::{ENGINES, drivers};

@@ -3,12 +3,12 @@
 use super::bulk::{self, Bulk};
 use super::echo_case::{self, EchoRow, Shape};
 use super::{Check, ENGINES, Effort, Kind, Lab, Outcome, Row, Servers, Subject, Topology, check};
-use crate::baselines::Model;
 use crate::rounds::Runs;
 use crate::table::{Table, bytes, optional};
 use crate::{Error, Metric, Target};
 use std::time::Duration;
 use tautline::Records;
+use tautline_replicas::models::Model;
 
 /// Time for the echo rounds, and for the answers.
 const BUDGETS: [Duration; 2] = [Duration::from_secs(150), Duration::from_secs(60)];

@@ -7,7 +7,6 @@
 use super::Lab;
 use super::bulk::{Bulk, SIZE};
 use super::{Check, Kind, Metrics, Row, Servers, Subject, Topology, row};
-use crate::baselines::Model;
 use crate::cpu::Pinned;
 use crate::load::Sink;
 use crate::rounds::Runs;
@@ -15,6 +14,7 @@ use crate::table::{Table, bytes, optional};
 use crate::{Case, Error, Measured, Metric, Target};
 use std::ops::Range;
 use std::time::Duration;
+use tautline_replicas::models::Model;
 
 /// Time for the rounds.
 const BUDGET: Duration = Duration::from_secs(60);

@@ -4,10 +4,10 @@
 use super::recipe::{NotBuilt, Recipe};
 use super::{ENGINES, Lab};
 use crate::Error;
-use crate::named::named;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tautline_measure::named;
 
 /// Instructions for users without the program.
 const HOW: &str = "build it from the folder peers of the checkout (cargo build --release --manifest-path \

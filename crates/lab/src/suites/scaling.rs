@@ -3,13 +3,13 @@
 use super::bulk::{self, Bulk, SIZE};
 use super::pairs;
 use super::{Check, ENGINES, Effort, Lab, Outcome, Row, Subject, Topology, check};
-use crate::baselines::Model;
 use crate::published;
 use crate::rounds::Runs;
 use crate::table::{Table, bytes, number, optional};
 use crate::{Case, Error, Metric, Target};
 use std::fmt::Write as _;
 use std::time::Duration;
+use tautline_replicas::models::Model;
 
 /// Time for the rounds, and for those of a single connection.
 const BUDGETS: [Duration; 2] = [Duration::from_secs(240), Duration::from_secs(60)];

@@ -1,14 +1,14 @@
 use super::peer::Peer;
 use super::{Effort, Lab, Outcome};
 use super::{
-    bindings, deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling,
-    stages, storm, tokio, windows, wire,
+    bindings, deflate, echo, feed, handshake, idle, latency, limits, million, offload, overview, peers, records,
+    scaling, stages, storm, tokio, windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
-use crate::named::named;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use tautline_measure::named;
 
 named! {
     /// A suite to run.
@@ -48,6 +48,8 @@ named! {
         Million = "million",
         /// Thousands of clients lose their server at once.
         Storm = "storm",
+        /// Market data of a simulated venue, to the decision, beside what others use.
+        Feed = "feed",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
         Wire = "wire",
     }
@@ -68,7 +70,7 @@ impl Suite {
         let is_short = lab.effort == Effort::Smoke && lab.peers.is_none();
         let has_peers = match self {
             Self::Peers | Self::Tokio => true,
-            Self::Latency | Self::Deflate => !is_short,
+            Self::Latency | Self::Deflate | Self::Feed => !is_short,
             _ => false,
         };
         // Before pinning, so that the compiler has all CPUs.
@@ -96,6 +98,7 @@ impl Suite {
             Self::Bindings => bindings::run,
             Self::Million => million::run,
             Self::Storm => storm::run,
+            Self::Feed => feed::run,
             Self::Wire => wire::run,
         };
         let mut outcome = Outcome::of(self.name());

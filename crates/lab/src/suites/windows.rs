@@ -5,11 +5,11 @@ use crate::published;
 use crate::rounds::Runs;
 use crate::stats::Summary;
 use crate::table::{Table, bytes, number, optional};
-use crate::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Variant};
 use crate::{Case, Error, Metric, Target};
 use std::ops::Range;
 use std::time::Duration;
 use tautline::layers::tls_records::{Suite, aead};
+use tautline_replicas::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Variant};
 
 const SIZES: [usize; 6] = [64, 256, 1024, 4096, LARGE, 65_536];
 

@@ -1,10 +1,11 @@
 //! The state of a server, for operators.
 
-use crate::{Reloads, ServerHandle, Upgrades};
+use super::query::Wanted;
+use crate::{ConnId, Reloads, ServerHandle, Upgrades};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tautline_engine::probe::Stages;
-use tautline_engine::{ShardHandle, Weight};
+use tautline_engine::{Listing, ShardHandle, Weight};
 use tautline_metrics::{CertificateExpiry, Figures, LoopFigures, ProcessFigures, ReloadFigures, UpgradeFigures};
 
 /// The time in which all loops have to answer one request.
@@ -48,6 +49,24 @@ pub(super) fn figures(server: &ServerHandle) -> Figures {
     figures
 }
 
+/// Copies the state of a certificate that the server orders itself.
+#[cfg(feature = "acme")]
+pub(super) fn acme(status: &crate::acme::Status) -> tautline_metrics::AcmeFigures {
+    let names = crate::acme::FailureKind::ALL.map(crate::acme::FailureKind::name);
+    tautline_metrics::AcmeFigures {
+        expiry: status.expiry.map(|at| at.as_secs()),
+        last_success: status.last_success.map(|at| at.as_secs()),
+        orders: status.orders,
+        failures: names.into_iter().zip(status.failures).collect(),
+        orders_itself: status.orders_itself,
+        responses: status.names_responder.then(|| tautline_metrics::ResponseFigures {
+            expiry: status.response_expiry.map(|at| at.as_secs()),
+            done: status.responses,
+            failed: status.response_failures,
+        }),
+    }
+}
+
 /// The stages of all loops, if stages are measured. `None` as well if a loop does not answer in time: without its part the
 /// counts would go back.
 fn stages(server: &ServerHandle) -> Option<Box<Stages>> {
@@ -81,27 +100,65 @@ pub(super) fn unreadiness(server: &ServerHandle) -> Option<String> {
     })
 }
 
-/// The heaviest connections of all loops, at most `most`, as JSON.
-pub(super) fn connections(server: &ServerHandle, most: usize) -> Value {
+/// The connections that are asked for, as JSON.
+pub(super) fn connections(server: &ServerHandle, wanted: Wanted) -> Value {
     let left = Left::begin();
-    let (mut heaviest, mut silent) = (Vec::new(), Vec::new());
+    let (mut listed, mut silent) = (Vec::new(), Vec::new());
     for shard in server.shards() {
-        match shard.heaviest(most, left.time()) {
-            Ok(weights) => heaviest.extend(weights),
+        let listing = match wanted.after {
+            _ if !wanted.in_order => Listing::Heaviest(wanted.most),
+            Some(after) if shard.number() < after.shard() => continue,
+            after => Listing::InOrder {
+                after: after.filter(|after| after.shard() == shard.number()),
+                most: wanted.most - listed.len(),
+            },
+        };
+        match shard.connections(listing, left.time()) {
+            Ok(weights) => listed.extend(weights),
             Err(error) => silent.push(json!({ "loop": shard.number(), "error": error.to_string() })),
         }
+        if wanted.in_order && listed.len() == wanted.most {
+            break;
+        }
     }
-    heaviest.sort_by_key(|weight| std::cmp::Reverse(weight.total()));
-    heaviest.truncate(most);
-    json!({ "connections": heaviest.iter().map(connection).collect::<Vec<_>>(), "unanswered": silent })
+    if !wanted.in_order {
+        listed.sort_by_key(|weight| std::cmp::Reverse(weight.total()));
+        listed.truncate(wanted.most);
+    }
+    // A page that is not full is the last one.
+    let last = listed.last().filter(|_| wanted.in_order && listed.len() == wanted.most);
+    json!({
+        "connections": listed.iter().map(connection).collect::<Vec<_>>(),
+        "next": last.map(|last| format!("/connections?most={}&after={}", wanted.most, last.conn)),
+        "unanswered": silent,
+    })
 }
 
-fn connection(weight: &Weight) -> Value {
+/// A connection that is there, or the reason why it is not.
+pub(super) fn find(server: &ServerHandle, conn: ConnId) -> Result<(&ShardHandle, Weight), String> {
+    let shard = server.shards().iter().find(|shard| shard.number() == conn.shard());
+    let shard = shard.ok_or_else(|| format!("there is no connection {conn}"))?;
+    let found = shard.connections(Listing::One(conn), WITHIN);
+    let found = found.map_err(|error| format!("loop {}: {error}", shard.number()))?;
+    let weight = found.into_iter().next().ok_or_else(|| format!("there is no connection {conn}; it may have ended"))?;
+    Ok((shard, weight))
+}
+
+pub(super) fn connection(weight: &Weight) -> Value {
     let Weight { conn, peer, state, heads, partial, sending, queued, published, deflate, .. } = weight;
     json!({
         "id": conn.to_string(),
         "peer": peer.to_string(),
         "state": state,
+        "path": weight.path,
+        "user_agent": weight.user_agent,
+        "age_s": weight.since_request.map(|age| age.as_secs()),
+        "traffic": weight.traffic.map(|traffic| json!({
+            "messages_in": traffic.messages_in,
+            "messages_out": traffic.messages_out,
+            "bytes_in": traffic.bytes_in,
+            "bytes_out": traffic.bytes_out,
+        })),
         "bytes": weight.total(),
         "heads": heads,
         "partial": partial,

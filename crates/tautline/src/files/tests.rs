@@ -50,7 +50,7 @@ fn errors_name_the_file() {
     let (one, other) = (issued(), issued());
     let chain = folder.write("chain.pem", &one.chain);
     let key = folder.write("key.pem", &one.key);
-    let good = CertificateFiles { chain, key, ocsp: None };
+    let good = CertificateFiles::new(chain, key);
     let with = |files: CertificateFiles| ServerFiles::new(ServerConfig::default()).certificate(files);
     fused::Engine::server(&with(good.clone()).load().unwrap()).unwrap();
     for (name, bytes, words) in [
@@ -72,7 +72,7 @@ fn errors_name_the_file() {
     refused(&with(CertificateFiles { ocsp: Some(response), ..good.clone() }), &["chain.pem", "OCSP response"]);
     let cut = folder.write("cut.pem", &one.chain[..one.chain.len() / 2]);
     refused(&with(CertificateFiles { chain: cut, ..good.clone() }), &["cut.pem", "PEM"]);
-    let swapped = CertificateFiles { chain: good.key, key: good.chain, ocsp: None };
+    let swapped = CertificateFiles::new(good.key, good.chain);
     refused(
         &with(swapped),
         &["the certificate", "key.pem", "it is not PEM: it does not contain \"BEGIN CERTIFICATE\""],
@@ -92,7 +92,7 @@ fn concurrent_reloads_apply_in_the_order_of_reading() {
             fs::write(&key, &certificate.key).unwrap();
         }
         let files = ServerFiles::new(ServerConfig::default());
-        (files.certificate(CertificateFiles { chain, key: key.clone(), ocsp: None }), key, certificate.key)
+        (files.certificate(CertificateFiles::new(chain, key.clone())), key, certificate.key)
     };
     let (old, pipe, key) = files("old", KeyKind::P384, true);
     let (new, ..) = files("new", KeyKind::P256, false);
@@ -161,13 +161,13 @@ fn every_kind_of_replacement_is_noticed() {
     // Kubernetes replaces a link to a folder.
     link("1", "data");
     let within = folder.0.join("data");
-    let files = CertificateFiles { chain: within.join("chain.pem"), key: within.join("key.pem"), ocsp: None };
+    let files = CertificateFiles::new(within.join("chain.pem"), within.join("key.pem"));
     let files = ServerFiles::new(ServerConfig::default()).certificate(files);
     files.load().unwrap();
     let changed = |what: &str| {
-        assert!(files.have_changed(&files.stamps()), "{what}");
+        assert!(files.have_changed(), "{what}");
         let _ = files.load();
-        assert!(!files.have_changed(&files.stamps()), "{what}: no change since");
+        assert!(!files.have_changed(), "{what}: no change since");
     };
     link("2", "data");
     changed("another folder");

@@ -1,6 +1,7 @@
 //! The connections of one old loop, as they come to a loop of the new process.
 
-use super::channel::{Channel, Frame, Kind, misbehaves};
+use super::channel::{Channel, Frame, misbehaves};
+use super::kind::Kind;
 use super::{batch, ledger};
 use crate::jobs::Loop;
 use std::io;
@@ -18,8 +19,8 @@ pub(super) struct Arriving {
 
 #[derive(Clone, Copy)]
 enum Conn {
-    /// The loop here has it under this number. Unless this is its last state, the old process goes on with it.
-    Here { number: usize, last: bool },
+    /// The loop here has it under this number.
+    Here { number: usize },
     /// The loop here cannot go on with it.
     Refused,
     /// It stays with the old process after all.
@@ -35,16 +36,16 @@ impl Arriving {
     pub(super) fn receive(&mut self, shard: &mut dyn Loop) -> io::Result<Option<Totals>> {
         let frame = self.channel.receive()?;
         match frame.kind {
-            Kind::Connection | Kind::Connections => self.restore(shard, frame, true)?,
+            Kind::Connections => self.restore(shard, frame)?,
             Kind::Ahead => {
-                self.restore(shard, frame, false)?;
+                self.restore(shard, frame)?;
                 self.channel.send(Kind::Taken, &[], &[])?;
             }
             Kind::AheadAgain => {
-                self.restore_again(shard, &frame, false)?;
+                self.restore_again(shard, &frame)?;
                 self.channel.send(Kind::Taken, &[], &[])?;
             }
-            Kind::Changed => self.restore_again(shard, &frame, true)?,
+            Kind::Changed => self.restore_again(shard, &frame)?,
             Kind::Gone => {
                 for bytes in frame.content.as_chunks().0 {
                     let conn = self.conns.get_mut(u32::from_be_bytes(*bytes) as usize).ok_or_else(misbehaves)?;
@@ -53,11 +54,7 @@ impl Arriving {
             }
             Kind::End => {
                 let totals = Totals::decode(&frame.content)?;
-                match self.channel.send(Kind::Taken, &self.refused(), &[]) {
-                    // All that came are last states.
-                    Err(error) if is_end(&error) => {}
-                    sent => sent?,
-                }
+                self.channel.send(Kind::Taken, &self.refused(), &[])?;
                 return Ok(Some(totals));
             }
             _ => return Err(misbehaves()),
@@ -65,27 +62,18 @@ impl Arriving {
         Ok(None)
     }
 
-    /// The old process has ended: leaves the connections of which it may have used a later state.
-    pub(super) fn keep_last_states(mut self, shard: &mut dyn Loop) {
-        for conn in &mut self.conns {
-            if let Conn::Here { last: false, .. } = conn {
-                undo(shard, conn);
-            }
-        }
-    }
-
-    fn restore(&mut self, shard: &mut dyn Loop, frame: Frame, last: bool) -> io::Result<()> {
+    fn restore(&mut self, shard: &mut dyn Loop, frame: Frame) -> io::Result<()> {
         batch::open(frame, |socket, saved| {
-            let restored = shard.restore(socket, saved).map(|number| Conn::Here { number, last });
+            let restored = shard.restore(socket, saved).map(|number| Conn::Here { number });
             self.conns.push(restored.unwrap_or_else(refused));
         })
     }
 
-    fn restore_again(&mut self, shard: &mut dyn Loop, frame: &Frame, last: bool) -> io::Result<()> {
+    fn restore_again(&mut self, shard: &mut dyn Loop, frame: &Frame) -> io::Result<()> {
         ledger::open_changes(&frame.content, |number, saved| {
             let conn = self.conns.get_mut(number).ok_or_else(misbehaves)?;
-            if let Conn::Here { number, .. } = *conn {
-                let restored = shard.restore_again(number, saved).map(|()| Conn::Here { number, last });
+            if let Conn::Here { number } = *conn {
+                let restored = shard.restore_again(number, saved).map(|()| Conn::Here { number });
                 *conn = restored.unwrap_or_else(refused);
             }
             Ok(())
@@ -99,12 +87,6 @@ impl Arriving {
     }
 }
 
-/// Whether the error says that the old process has ended.
-pub(super) fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "as callers have it")]
 fn refused(error: io::Error) -> Conn {
     log::info!("a connection stays with the old process: {error}");
@@ -112,7 +94,7 @@ fn refused(error: io::Error) -> Conn {
 }
 
 fn undo(shard: &mut dyn Loop, conn: &mut Conn) {
-    if let Conn::Here { number, .. } = *conn {
+    if let Conn::Here { number } = *conn {
         shard.undo_restore(number);
     }
     *conn = Conn::Gone;

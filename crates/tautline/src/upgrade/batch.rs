@@ -1,6 +1,7 @@
 //! Saved connections on their way, many in a frame: one system call for each would be most of the pause.
 
-use super::channel::{Channel, Frame, Kind, MOST_FDS, misbehaves};
+use super::channel::{Channel, Frame, MOST_FDS, misbehaves};
+use super::kind::Kind;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use tautline_buf::fields::{put, take};
@@ -11,23 +12,23 @@ const ENOUGH: usize = 32 << 10;
 
 /// Connections that wait for their frame.
 pub(super) struct Batch<'d> {
-    /// Whether the new process takes many in a frame. Builds before did not.
-    many: bool,
     content: Zeroizing<Vec<u8>>,
     sockets: Vec<BorrowedFd<'d>>,
 }
 
 impl<'d> Batch<'d> {
-    pub(super) fn new(many: bool) -> Self {
-        Self { many, content: Zeroizing::new(Vec::with_capacity(ENOUGH)), sockets: Vec::new() }
+    pub(super) fn new() -> Self {
+        Self { content: Zeroizing::new(Vec::with_capacity(ENOUGH)), sockets: Vec::new() }
     }
 
     /// Adds a connection, and sends the frame if it is full.
     pub(super) fn add(&mut self, channel: &mut Channel, socket: BorrowedFd<'d>, saved: &[u8]) -> io::Result<()> {
-        // A large one goes alone. The buffer never grows, so that it leaves no copy of a key behind.
-        if !self.many || saved.len() + LEN > ENOUGH {
+        if saved.len() + LEN > ENOUGH {
             self.send(channel)?;
-            return channel.send(Kind::Connection, saved, &[socket]);
+            // A large one goes alone. The buffer never grows, so that it leaves no copy of a key behind.
+            let mut alone = Zeroizing::new(Vec::with_capacity(saved.len() + LEN));
+            put(saved, &mut alone);
+            return channel.send(Kind::Connections, &alone, &[socket]);
         }
         if self.content.len() + LEN + saved.len() > ENOUGH || self.sockets.len() == MOST_FDS {
             self.send(channel)?;
@@ -53,22 +54,18 @@ const LEN: usize = 4;
 
 /// The connections of a frame, with their sockets.
 pub(super) fn open(frame: Frame, mut each: impl FnMut(OwnedFd, &[u8])) -> io::Result<()> {
-    let Frame { kind, content, fds } = frame;
+    let Frame { content, fds, .. } = frame;
     let mut rest = &content[..];
     for socket in fds {
-        let saved = if kind == Kind::Connection {
-            std::mem::take(&mut rest)
-        } else {
-            take(&mut rest).ok_or_else(misbehaves)?
-        };
-        each(socket, saved);
+        each(socket, take(&mut rest).ok_or_else(misbehaves)?);
     }
     if rest.is_empty() { Ok(()) } else { Err(misbehaves()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::channel::{Channel, Frame, Kind, MOST_FDS};
+    use super::super::channel::{Channel, Frame, MOST_FDS};
+    use super::super::kind::Kind;
     use super::{Batch, ENOUGH, open};
     use std::fs::File;
     use std::os::fd::AsFd;
@@ -76,15 +73,15 @@ mod tests {
     use std::time::Duration;
     use zeroize::Zeroizing;
 
-    /// Sends connections of these lengths, and returns the kind of each frame and the number of its connections.
-    fn frames(many: bool, lens: &[usize]) -> Vec<(Kind, usize)> {
+    /// Sends connections of these lengths, and returns the numbers of connections in each frame.
+    fn frames(lens: &[usize]) -> Vec<usize> {
         let (one, two) = UnixStream::pair().unwrap();
         let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
         let (mut one, mut two) = (channel(one), channel(two));
         let sent = lens.to_vec();
         let sender = std::thread::spawn(move || {
             let null = File::open("/dev/null").unwrap();
-            let mut batch = Batch::new(many);
+            let mut batch = Batch::new();
             let room = batch.content.capacity();
             for (number, len) in sent.iter().enumerate() {
                 batch.add(&mut one, null.as_fd(), &vec![number.to_le_bytes()[0]; *len]).unwrap();
@@ -96,7 +93,7 @@ mod tests {
         let (mut frames, mut number) = (Vec::new(), 0);
         while number < lens.len() {
             let frame = two.receive().unwrap();
-            frames.push((frame.kind, frame.fds.len()));
+            frames.push(frame.fds.len());
             open(frame, |_, saved| {
                 assert!(saved == vec![number.to_le_bytes()[0]; lens[number]], "connection {number}");
                 number += 1;
@@ -110,14 +107,12 @@ mod tests {
 
     #[test]
     fn connections_share_frames_in_their_order() {
-        use Kind::{Connection, Connections};
-        assert_eq!(frames(true, &[0, 1, 500]), [(Connections, 3)]);
-        assert_eq!(frames(true, &[500; MOST_FDS]).len(), 4);
-        assert_eq!(frames(true, &[10; MOST_FDS + 1]), [(Connections, MOST_FDS), (Connections, 1)]);
-        assert_eq!(frames(true, &[7, ENOUGH, 9]), [(Connections, 1), (Connection, 1), (Connections, 1)]);
-        assert_eq!(frames(true, &[ENOUGH - 4, 0]), [(Connections, 1), (Connections, 1)]);
-        assert_eq!(frames(false, &[7, ENOUGH, 9]), [(Connection, 1); 3]);
-        assert_eq!(frames(true, &[]), []);
+        assert_eq!(frames(&[0, 1, 500]), [3]);
+        assert_eq!(frames(&[500; MOST_FDS]).len(), 4);
+        assert_eq!(frames(&[10; MOST_FDS + 1]), [MOST_FDS, 1]);
+        assert_eq!(frames(&[7, ENOUGH, 9]), [1, 1, 1]);
+        assert_eq!(frames(&[ENOUGH - 4, 0]), [1, 1]);
+        assert!(frames(&[]).is_empty());
     }
 
     #[test]

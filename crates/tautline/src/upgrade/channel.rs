@@ -3,25 +3,26 @@
 //! A frame is its kind (1 byte), the number of descriptors (1), the length of its content (4, big-endian), and the content.
 //! Descriptors come with the first byte (`SCM_RIGHTS`, unix(7)).
 
-use rustix::io::Errno;
+use super::kind::Kind;
+use super::protocol::{Input, Wrote};
+use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use rustix::process::geteuid;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// How long one process waits for the other, while connections wait for both.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The version of the protocol. Two builds of different versions cannot hand over to each other.
-pub(super) const VERSION: u8 = 1;
-/// The additions to the protocol that this build knows, the third byte of its greeting. Builds without that byte know none.
-///
-/// Since 1: many connections in a frame, totals, and `Resumed`. Since 2: connections that are sent ahead.
-pub(super) const ADDITIONS: u8 = 2;
+pub(super) const VERSION: u8 = 2;
 /// Most descriptors of a frame (`SCM_MAX_FD`).
 pub(super) const MOST_FDS: usize = 253;
 /// Longest content in bytes: a connection with a queue of this size.
@@ -29,81 +30,14 @@ const MOST: usize = 256 << 20;
 /// Bytes of a frame's head.
 const HEAD: usize = 6;
 
-/// The purpose of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// New to old: the version of the protocol, the latest format of a saved connection that the new process reads, and the
-    /// [additions](ADDITIONS) that it knows.
-    Hello = 1,
-    /// Old to new: the version, and a socket for each loop.
-    Loops = 2,
-    /// Old to new: listening sockets.
-    Listening = 3,
-    /// Old to new: all listening sockets were sent. The content is the ticket keys.
-    Offered = 4,
-    /// New to old: the loops have begun, and wait for connections.
-    Started = 5,
-    /// Old to new, on a loop's socket: a connection.
-    Connection = 6,
-    /// Old to new, on a loop's socket: there are no further ones. The content is the loop's totals, if it knows this addition.
-    End = 7,
-    /// New to old, on a loop's socket: numbers of the connections that were refused. Without content after a frame of
-    /// connections ahead: the next one may come.
-    Taken = 8,
-    /// New to old: all loops have taken their connections.
-    Ready = 9,
-    /// Old to new: go on with them. The content is the server's totals, for a new process with additions.
-    Commit = 10,
-    /// New to old: they go on here.
-    Running = 11,
-    /// Either: everything stays as it was. The content says why.
-    Abort = 12,
-    /// Old to new, on a loop's socket: connections, each with its length in front.
-    Connections = 13,
-    /// New to old: all connections go on here. The content is the time in nanoseconds since `Commit` arrived.
-    Resumed = 14,
-    /// Old to new, on a loop's socket: connections as in `Connections`, which go on there for now. Their numbers count on from
-    /// those before.
-    Ahead = 15,
-    /// Old to new, on a loop's socket: later states of such connections, each with its number in front.
-    AheadAgain = 16,
-    /// Old to new, on a loop's socket: last states of such connections. From the first frame of this kind, of `Gone` or of
-    /// `Connections` on, no connection of this loop goes on there.
-    Changed = 17,
-    /// Old to new, on a loop's socket: numbers of connections ahead that stay there after all.
-    Gone = 18,
-}
-
-impl Kind {
-    const ALL: [Self; 18] = [
-        Self::Hello,
-        Self::Loops,
-        Self::Listening,
-        Self::Offered,
-        Self::Started,
-        Self::Connection,
-        Self::End,
-        Self::Taken,
-        Self::Ready,
-        Self::Commit,
-        Self::Running,
-        Self::Abort,
-        Self::Connections,
-        Self::Resumed,
-        Self::Ahead,
-        Self::AheadAgain,
-        Self::Changed,
-        Self::Gone,
-    ];
-
-    fn of(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
-    }
-}
-
 /// One end of a connection between the two processes.
 #[derive(Debug)]
-pub(super) struct Channel(UnixStream);
+pub(super) struct Channel {
+    stream: UnixStream,
+    arriving: Arriving,
+    /// A part of a frame was sent and the rest was not: a further frame would count as that rest.
+    broken: bool,
+}
 
 /// A frame. Its content may have keys, and is wiped.
 pub(super) struct Frame {
@@ -112,18 +46,78 @@ pub(super) struct Frame {
     pub(super) fds: Vec<OwnedFd>,
 }
 
+/// The part of a frame that has come. It is kept if the rest is late.
+#[derive(Default)]
+struct Arriving {
+    head: [u8; HEAD],
+    /// Bytes of the head.
+    got: usize,
+    content: Zeroizing<Vec<u8>>,
+    /// Bytes of the content.
+    filled: usize,
+    fds: Vec<OwnedFd>,
+}
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.got + self.filled)
+    }
+}
+
+/// The result of a wait for a frame.
+pub(super) enum Heard {
+    Frame(Frame),
+    /// The end of the stream, perhaps within a frame of this kind.
+    End {
+        within: Option<Kind>,
+    },
+    /// Bytes that are no frame, or a socket that fails.
+    Garbage(io::Error),
+    Late,
+}
+
+impl Heard {
+    /// This for the state machines.
+    pub(super) const fn input(&self) -> Input {
+        match self {
+            Self::Frame(frame) => Input::Frame(frame.kind),
+            Self::End { within } => Input::End { within: *within },
+            Self::Garbage(_) => Input::Garbage,
+            Self::Late => Input::Late,
+        }
+    }
+
+    /// A frame that is not the other side's last one; everything else as an error.
+    pub(super) fn frame(self) -> io::Result<Frame> {
+        match self {
+            Self::Frame(Frame { kind: Kind::Abort, content, .. }) => {
+                Err(io::Error::other(format!("the other process gave up: {}", String::from_utf8_lossy(&content))))
+            }
+            Self::Frame(frame) => Ok(frame),
+            Self::End { .. } => {
+                let what = "the other process has ended, or closed its socket, without a reason";
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+            Self::Garbage(error) => Err(error),
+            Self::Late => Err(late()),
+        }
+    }
+}
+
 impl Channel {
     /// Each call waits at most for `patience`.
     pub(super) fn new(stream: UnixStream, patience: Duration) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        let channel = Self(stream);
-        channel.wait_at_most(Some(patience))?;
+        let channel = Self { stream, arriving: Arriving::default(), broken: false };
+        channel.wait_at_most(patience)?;
         Ok(channel)
     }
 
-    pub(super) fn wait_at_most(&self, patience: Option<Duration>) -> io::Result<()> {
-        self.0.set_read_timeout(patience)?;
-        self.0.set_write_timeout(patience)
+    pub(super) fn wait_at_most(&self, patience: Duration) -> io::Result<()> {
+        // Zero would be no limit.
+        let patience = Some(patience.max(Duration::from_millis(1)));
+        self.stream.set_read_timeout(patience)?;
+        self.stream.set_write_timeout(patience)
     }
 
     pub(super) fn send(&mut self, kind: Kind, content: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -138,45 +132,124 @@ impl Channel {
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
             return Err(too_much());
         }
+        self.is_whole()?;
         let parts = [IoSlice::new(&head), IoSlice::new(content)];
-        let sent = retry(|| sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL))?;
+        let sent = retry(|| sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL))?;
+        self.broken = true;
         if sent < HEAD {
-            self.0.write_all(&head[sent..])?;
+            self.stream.write_all(&head[sent..])?;
         }
-        self.0.write_all(&content[sent.saturating_sub(HEAD)..])
+        self.stream.write_all(&content[sent.saturating_sub(HEAD)..])?;
+        self.broken = false;
+        Ok(())
     }
 
-    /// The next frame. An [`Abort`](Kind::Abort) of the other process is an error.
-    pub(super) fn receive(&mut self) -> io::Result<Frame> {
-        let mut head = [0; HEAD];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut head)];
-        let got = retry(|| recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))?;
-        if got.bytes == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    /// The socket, for tests.
+    #[cfg(test)]
+    pub(super) const fn raw(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    fn is_whole(&self) -> io::Result<()> {
+        if self.broken {
+            Err(io::Error::new(io::ErrorKind::BrokenPipe, "a frame was sent in part only"))
+        } else {
+            Ok(())
         }
-        let mut fds = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                fds.extend(rights);
+    }
+
+    /// Sends a frame without content, and returns how far that came.
+    pub(super) fn write(&mut self, kind: Kind) -> Wrote {
+        let head = [kind as u8, 0, 0, 0, 0, 0];
+        let mut sent = 0;
+        while sent < HEAD {
+            let mut none = SendAncillaryBuffer::default();
+            match retry(|| sendmsg(&self.stream, &[IoSlice::new(&head[sent..])], &mut none, SendFlags::NOSIGNAL)) {
+                Ok(more) => sent += more,
+                Err(_) if sent > 0 => {
+                    self.broken = true;
+                    break;
+                }
+                Err(error) if is_closed(&error) => return Wrote::Closed,
+                Err(error) => {
+                    log::warn!("the word that this process goes on cannot be written: {error}");
+                    return Wrote::Nothing;
+                }
             }
         }
-        self.0.read_exact(&mut head[got.bytes..])?;
-        let [kind, count, a, b, c, d] = head;
+        Wrote::Some
+    }
+
+    /// Waits for the next frame. If only a part of it comes in time, the next call goes on with that.
+    pub(super) fn hear(&mut self) -> Heard {
+        match self.fill() {
+            Ok(true) => {
+                let Arriving { head, content, fds, .. } = mem::take(&mut self.arriving);
+                // `fill` has checked the kind.
+                Kind::of(head[0])
+                    .map_or_else(|| Heard::Garbage(misbehaves()), |kind| Heard::Frame(Frame { kind, content, fds }))
+            }
+            Ok(false) => self.end(),
+            Err(error) if is_closed(&error) => self.end(),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Heard::Late,
+            Err(error) => Heard::Garbage(error),
+        }
+    }
+
+    fn end(&self) -> Heard {
+        let within = (self.arriving.got > 0).then_some(self.arriving.head[0]);
+        match within.map(Kind::of) {
+            Some(None) => Heard::Garbage(misbehaves()),
+            within => Heard::End { within: within.flatten() },
+        }
+    }
+
+    /// Completes the frame that arrives. False if the stream ends before.
+    fn fill(&mut self) -> io::Result<bool> {
+        let Self { stream, arriving: Arriving { head, got, content, filled, fds }, .. } = self;
+        while *got < HEAD {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut head[*got..])];
+            let more = retry(|| recvmsg(&*stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))?.bytes;
+            if more == 0 {
+                return Ok(false);
+            }
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = message {
+                    fds.extend(rights);
+                }
+            }
+            *got += more;
+        }
+        let [kind, count, a, b, c, d] = *head;
         let len = u32::from_be_bytes([a, b, c, d]) as usize;
-        let (Some(kind), true) = (Kind::of(kind), len <= MOST) else { return Err(misbehaves()) };
+        if Kind::of(kind).is_none() || len > MOST {
+            return Err(misbehaves());
+        }
         if fds.len() != usize::from(count) {
             // The kernel drops descriptors for which this process has no room.
             let what = "descriptors were lost on their way; raise the limit of open files (ulimit -n)";
             return Err(io::Error::other(what));
         }
-        let mut content = Zeroizing::new(vec![0; len]);
-        self.0.read_exact(&mut content)?;
-        if kind == Kind::Abort {
-            return Err(io::Error::other(format!("the other process gave up: {}", String::from_utf8_lossy(&content))));
+        if content.len() != len {
+            *content = Zeroizing::new(vec![0; len]);
         }
-        Ok(Frame { kind, content, fds })
+        while *filled < len {
+            match (&*stream).read(&mut content[*filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(more) => *filled += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(late()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next frame. An [`Abort`](Kind::Abort) of the other process is an error.
+    pub(super) fn receive(&mut self) -> io::Result<Frame> {
+        self.hear().frame()
     }
 
     /// The next frame, of this kind.
@@ -186,22 +259,54 @@ impl Channel {
     }
 
     /// Tells the other process that everything stays as it was.
-    pub(super) fn abort(&mut self, why: &io::Error) {
+    pub(super) fn abort(&mut self, why: &dyn std::fmt::Display) {
         // If the other process is gone, it knows.
         let _ = self.send(Kind::Abort, why.to_string().as_bytes(), &[]);
     }
 
     /// Refuses the process at the other end, unless it has this user (default: the user of this process).
-    pub(super) fn check_peer(&self, user: Option<u32>) -> io::Result<Peer> {
-        let peer = sockopt::socket_peercred(&self.0)?;
+    pub(super) fn check_peer(&self, user: Option<u32>) -> io::Result<()> {
+        let peer = sockopt::socket_peercred(&self.stream)?;
         let expected = user.unwrap_or_else(|| geteuid().as_raw());
-        if peer.uid.as_raw() != expected {
-            let what = format!("the other process has user {}, and not {expected}", peer.uid.as_raw());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        if peer.uid.as_raw() == expected {
+            return Ok(());
         }
-        Peer::watch(peer.pid)
+        let what = format!("the other process has user {}, and not {expected}", peer.uid.as_raw());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 }
+
+/// Makes this process the only one with this end of a socket, for as long as it holds it: its end means something.
+///
+/// Programs that it starts do not inherit it. If it is a standard stream, or that is a copy of it, `/dev/null` takes its place.
+pub(super) fn private(stream: UnixStream) -> io::Result<UnixStream> {
+    let stream = if stream.as_raw_fd() < FIRST {
+        let copy = fcntl_dupfd_cloexec(&stream, FIRST)?;
+        // Its number stays in use: the next file of this process would get it.
+        let _ = OwnedFd::from(stream).into_raw_fd();
+        copy.into()
+    } else {
+        fcntl_setfd(&stream, FdFlags::CLOEXEC)?;
+        stream
+    };
+    let own = fstat(&stream)?;
+    let is_same =
+        |other: BorrowedFd<'_>| fstat(other).is_ok_and(|it| (it.st_dev, it.st_ino) == (own.st_dev, own.st_ino));
+    let null = || open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    if is_same(io::stdin().as_fd()) {
+        rustix::stdio::dup2_stdin(null()?)?;
+    }
+    if is_same(io::stdout().as_fd()) {
+        rustix::stdio::dup2_stdout(null()?)?;
+    }
+    if is_same(io::stderr().as_fd()) {
+        rustix::stdio::dup2_stderr(null()?)?;
+    }
+    Ok(stream)
+}
+
+/// The first descriptor behind the standard streams.
+const FIRST: i32 = 3;
 
 /// Waits until one of these has something to receive, and returns its number.
 pub(super) fn wait_for_any<'c>(channels: impl Iterator<Item = &'c Channel>, patience: Duration) -> io::Result<usize> {
@@ -218,24 +323,7 @@ pub(super) fn wait_for_any<'c>(channels: impl Iterator<Item = &'c Channel>, pati
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// The process at the other end.
-#[derive(Debug)]
-pub(super) struct Peer(OwnedFd);
-
-impl Peer {
-    fn watch(pid: Pid) -> io::Result<Self> {
-        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
-    }
-
-    /// Whether it has ended. A process that ends closes its sockets first, so this waits a little for its end.
-    pub(super) fn has_ended(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience)).is_ok_and(|ready| ready > 0)
+        self.stream.as_fd()
     }
 }
 
@@ -247,6 +335,12 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
             other => return Ok(other?),
         }
     }
+}
+
+/// Whether the error says that the other end is closed.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 fn late() -> io::Error {
@@ -266,7 +360,8 @@ pub(super) fn other_version(version: u8) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Channel, Kind, MOST_FDS};
+    use super::super::kind::Kind;
+    use super::{Channel, MOST_FDS};
     use std::fs::File;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
@@ -287,15 +382,15 @@ mod tests {
         let sender = std::thread::spawn(move || {
             let null = File::open("/dev/null").unwrap();
             one.send(Kind::Hello, b"", &[]).unwrap();
-            one.send(Kind::Connection, &sent, &[null.as_fd()]).unwrap();
-            one.send(Kind::Connection, b"short", &[null.as_fd(); MOST_FDS]).unwrap();
-            assert!(one.send(Kind::Connection, b"", &[null.as_fd(); MOST_FDS + 1]).is_err());
+            one.send(Kind::Connections, &sent, &[null.as_fd()]).unwrap();
+            one.send(Kind::Connections, b"short", &[null.as_fd(); MOST_FDS]).unwrap();
+            assert!(one.send(Kind::Connections, b"", &[null.as_fd(); MOST_FDS + 1]).is_err());
             one.abort(&std::io::Error::other("no reason"));
         });
         assert!(two.expect(Kind::Hello).unwrap().content.is_empty());
-        let frame = two.expect(Kind::Connection).unwrap();
+        let frame = two.expect(Kind::Connections).unwrap();
         assert!(frame.content[..] == big[..] && frame.fds.len() == 1);
-        let frame = two.expect(Kind::Connection).unwrap();
+        let frame = two.expect(Kind::Connections).unwrap();
         assert_eq!((&frame.content[..], frame.fds.len()), (&b"short"[..], MOST_FDS));
         assert_eq!(File::from(frame.fds.into_iter().next().unwrap()).read(&mut [0]).unwrap(), 0);
         assert!(two.receive().err().unwrap().to_string().ends_with("gave up: no reason"));
@@ -306,7 +401,7 @@ mod tests {
     #[test]
     fn strangers_are_refused() {
         let (one, _two) = pair();
-        assert!(!one.check_peer(None).unwrap().has_ended(), "this process runs");
+        one.check_peer(None).unwrap();
         let other = rustix::process::geteuid().as_raw() + 1;
         assert_eq!(one.check_peer(Some(other)).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     }

@@ -4,7 +4,8 @@
 //! that have changed. A loop does that in slices between its turns. So only the changes since the last round are left for the
 //! pause.
 
-use super::channel::{Channel, Kind, misbehaves};
+use super::channel::{Channel, misbehaves};
+use super::kind::Kind;
 use crate::jobs::Loop;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

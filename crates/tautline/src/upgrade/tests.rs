@@ -1,9 +1,13 @@
 //! Processes that give up, lie or are killed, at each step: the other one goes on, and clients notice nothing.
 
-use super::HandOver;
-use super::arriving::Arriving;
-use super::channel::{ADDITIONS, Channel, Kind, VERSION, wait_for_any};
-use super::ledger::{Changes, Entry, Ledger};
+mod processes;
+mod relay;
+
+use super::channel::{Channel, VERSION, private, wait_for_any};
+use super::kind::Kind;
+use super::ledger::Ledger;
+use super::part::{Go, News, ROUNDS, Way};
+use super::{HandOver, HandOverError};
 use crate::{Address, CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{Read, Write};
@@ -97,6 +101,7 @@ enum Step {
     Taken,
     Ready,
     Committed,
+    Running,
 }
 
 const STEPS: [Step; 10] = [
@@ -112,18 +117,14 @@ const STEPS: [Step; 10] = [
     Step::Committed,
 ];
 
-/// The greetings of a build before there were additions to the protocol, of one with the first of them, and of this one.
-const GREETINGS: [&[u8]; 3] =
-    [&[VERSION, SAVED_FORMAT], &[VERSION, SAVED_FORMAT, 1], &[VERSION, SAVED_FORMAT, ADDITIONS]];
-
 /// Greets, follows the protocol up to and with `last`, and then ends. Returns the sockets that it had, which it never touched.
-fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()> {
+fn begin(stream: UnixStream, last: Step) -> std::io::Result<()> {
     let patience = Duration::from_secs(20);
     let mut control = Channel::new(stream, patience)?;
     if last == Step::Nothing {
         return Ok(());
     }
-    control.send(Kind::Hello, greeting, &[])?;
+    control.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[])?;
     if last == Step::Hello {
         return Ok(());
     }
@@ -162,8 +163,11 @@ fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()>
     if last >= Step::Ready {
         control.send(Kind::Ready, &[], &[])?;
     }
-    if last == Step::Committed {
+    if last >= Step::Committed {
         control.expect(Kind::Commit)?;
+    }
+    if last == Step::Running {
+        control.send(Kind::Running, &[], &[])?;
     }
     Ok(())
 }
@@ -172,13 +176,14 @@ fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()>
 const PART: &str = "TAUTLINE_UPGRADE_TEST";
 
 /// Starts this program again, to run the test `part` below alone. Its standard input is `stream`.
-fn process(part: &str, stream: UnixStream) -> Child {
+fn process(part: &str, stream: UnixStream, variables: &[(&str, &str)]) -> Child {
     let name = format!("{}::part_of_another_process", module_path!().split_once("::").unwrap().1);
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture", "--test-threads=1"])
         .env(PART, part)
         .stdin(Stdio::from(OwnedFd::from(stream)))
-        .stdout(Stdio::null())
+        .stdout(if variables.is_empty() { Stdio::null() } else { Stdio::piped() })
+        .envs(variables.iter().copied())
         .spawn()
         .unwrap()
 }
@@ -203,8 +208,16 @@ fn part_of_another_process() {
     match part.split_once(' ').unwrap() {
         ("new", step) => {
             let step: usize = step.parse().unwrap();
-            begin(stream, GREETINGS[step % GREETINGS.len()], STEPS[step / GREETINGS.len()]).unwrap();
+            begin(stream, STEPS[step]).unwrap();
         }
+        ("alone", _) => {
+            let _alone = private(stream).unwrap();
+            let child = Command::new("sleep").arg("30").spawn().unwrap();
+            // This process dies before its child.
+            std::mem::forget(child);
+        }
+        ("tls-old", _) => processes::old_process(stream),
+        ("tls-new", _) => processes::new_process(stream),
         (_, path) => hand_over_and_die(UnixStream::connect(path).unwrap(), &stream),
     }
     die();
@@ -238,14 +251,15 @@ fn hand_over_and_die(to: UnixStream, mut told: &UnixStream) {
 }
 
 #[test]
-fn connections_survive_an_old_process_that_is_killed() {
-    // Until all are saved, they end with the old process, as they would without an upgrade.
-    for (kind, survive) in [(Kind::Started, false), (Kind::Ready, true), (Kind::Commit, true), (Kind::Running, true)] {
+fn connections_go_on_exactly_if_the_old_process_is_killed_after_commit() {
+    // `Commit` itself does not arrive. Before it, connections end with the old process, as they would without an upgrade.
+    for (kind, survive) in [(Kind::Started, false), (Kind::Ready, false), (Kind::Commit, false), (Kind::Running, true)]
+    {
         let path = std::env::temp_dir().join(format!("tautline-upgrade-{}-{}", std::process::id(), kind as u8));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let old = process(&format!("old {}", path.display()), theirs);
+        let old = process(&format!("old {}", path.display()), theirs, &[]);
         let stream = listener.accept().unwrap().0;
         std::fs::remove_file(&path).unwrap();
         let mut address = Vec::new();
@@ -257,8 +271,14 @@ fn connections_survive_an_old_process_that_is_killed() {
         let at: Address = str::from_utf8(&address).unwrap().trim().parse().unwrap();
         let clients: Vec<_> = (0..if survive { 8 } else { 0 }).map(|_| Client::new(&at)).collect();
         (&ours).write_all(&[kind as u8]).unwrap();
-        let new = server().take_over(stream).start(|_| Count).unwrap();
+        let new = server().take_over(stream).start(|_| Count);
         assert!(was_killed(old), "{kind:?}");
+        if !survive {
+            let error = new.unwrap_err();
+            assert!(error.to_string().starts_with("cannot take over"), "{kind:?}: {error}");
+            continue;
+        }
+        let new = new.unwrap();
         assert_eq!(new.addresses()[0], at);
         clients.into_iter().for_each(Client::finish);
         Client::new(&at).finish();
@@ -272,10 +292,9 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     let old = serve();
     let at = &old.addresses()[0];
     let clients: Vec<_> = (0..8).map(|_| Client::new(at)).collect();
-    for step in 0..STEPS.len() * GREETINGS.len() {
-        let last = STEPS[step / GREETINGS.len()];
+    for (step, last) in STEPS.into_iter().enumerate() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let new = process(&format!("new {step}"), theirs);
+        let new = process(&format!("new {step}"), theirs, &[]);
         let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
         assert!(was_killed(new), "{last:?}");
         assert!(old.is_running(), "{last:?}: {error}");
@@ -294,98 +313,125 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     new.join().unwrap();
 }
 
-/// The part of the old process that ends: of two connections that it has sent ahead, it sends one's last state.
-fn send_one_of_two(old: &ServerHandle, new: &ServerHandle) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
-    let (mut ours, theirs) = (channel(ours), channel(theirs));
-    let (tell, told) = std::sync::mpsc::channel();
-    let new = new.clone();
-    old.run_on(0, move |shard| {
-        let mut ledger = Ledger::default();
-        shard.begin_move();
-        let slice = ledger.send_slice(&mut ours, shard, 0, true).unwrap();
-        assert_eq!((slice.next, slice.sent), (None, 2));
-        shard.hold_still().unwrap();
-        let (mut changes, mut conns) = (Changes::new(), Vec::new());
-        let sent = shard.save(&mut |conn, _, saved| {
-            assert!(matches!(ledger.entry(conn, saved), Entry::Same));
-            conns.push(conn);
-            if conns.len() == 1 { changes.add(&mut ours, 0, saved) } else { Ok(()) }
-        });
-        sent.unwrap();
-        changes.send(&mut ours).unwrap();
-        let (taken, took) = std::sync::mpsc::channel();
-        new.run_on(0, move |shard| {
-            let mut arriving = Arriving::new(theirs);
-            for _ in 0..2 {
-                assert!(arriving.receive(shard).unwrap().is_none());
-            }
-            arriving.keep_last_states(shard);
-            shard.begin_restored();
-            taken.send(()).unwrap();
-        });
-        took.recv().unwrap();
-        shard.give_away(&conns[..1]);
-        tell.send(()).unwrap();
-    });
-    told.recv().unwrap();
-}
-
 #[test]
-fn connections_without_a_last_state_end_with_the_old_process() {
-    let serve = || server().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count).unwrap();
-    let (old, new) = (serve(), serve());
-    let clients: Vec<_> = (0..2).map(|_| Client::new(&old.addresses()[0])).collect();
-    send_one_of_two(&old, &new);
-    let open = |server: &ServerHandle| server.shards()[0].counters().open;
-    assert_eq!((open(&old), open(&new)), (1, 1));
-    clients.into_iter().for_each(Client::finish);
-    for server in [old, new] {
-        server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
-        server.join().unwrap();
-    }
-}
-
-/// Passes frames between two processes, and takes the additions out of the greeting. Returns the kinds that the new one sent.
-fn relay_without_additions(old: UnixStream, new: UnixStream) -> Vec<Kind> {
-    let patience = Duration::from_secs(60);
-    let (mut old, mut new) = (Channel::new(old, patience).unwrap(), Channel::new(new, patience).unwrap());
-    let mut said = Vec::new();
-    let pass = |from: &mut Channel, to: &mut Channel| {
-        let frame = from.receive().unwrap();
-        let content = if frame.kind == Kind::Hello { &frame.content[..2] } else { &frame.content[..] };
-        assert!(frame.kind != Kind::Commit || content.is_empty(), "a build before expects nothing in it");
-        let fds: Vec<_> = frame.fds.iter().map(AsFd::as_fd).collect();
-        to.send(frame.kind, content, &fds).unwrap();
-        frame.kind
-    };
-    said.push(pass(&mut new, &mut old));
-    while pass(&mut old, &mut new) != Kind::Offered {}
-    said.push(pass(&mut new, &mut old));
-    said.push(pass(&mut new, &mut old));
-    pass(&mut old, &mut new);
-    said.push(pass(&mut new, &mut old));
-    // The new process says nothing more.
-    said.extend(new.receive().ok().map(|frame| frame.kind));
-    said
-}
-
-#[test]
-fn builds_without_additions_take_over_and_are_taken_over() {
+fn a_new_process_that_dies_after_running_takes_connections_along_and_nothing_else() {
     let old = serve();
-    let clients: Vec<_> = (0..20).map(|_| Client::new(&old.addresses()[0])).collect();
-    let ((ours, to_old), (theirs, to_new)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
-    let relay = std::thread::spawn(move || relay_without_additions(to_old, to_new));
+    let at = old.addresses()[0].clone();
+    let mut target = Target::new("ws://localhost/").unwrap();
+    target.address = Some(at.clone());
+    let mut socket = Socket::connect(target, crate::ClientConfig::default(), Config::default()).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let new = std::thread::spawn(move || begin(theirs, Step::Running).unwrap());
+    let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
+    new.join().unwrap();
+    assert!(matches!(error, HandOverError::Lost { connections: 1, .. }), "{error}");
+    assert!(socket.receive().is_err(), "the old process does not go on with it");
+    assert_eq!((old.upgrades().failed, old.upgrades().done), (1, 0));
+    // It listens on, and the next upgrade works.
+    let client = Client::new(&at);
+    let (ours, theirs) = UnixStream::pair().unwrap();
     let giving = old.clone();
     let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
     let new = server().take_over(theirs).start(|_| Count).unwrap();
-    assert_eq!(giver.join().unwrap().unwrap().moved, 20);
-    assert_eq!(relay.join().unwrap(), [Kind::Hello, Kind::Started, Kind::Ready, Kind::Running]);
+    assert_eq!(giver.join().unwrap().unwrap().moved, 1);
     old.join().unwrap();
-    clients.into_iter().for_each(Client::finish);
+    client.finish();
     new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
     new.join().unwrap();
+}
+
+#[test]
+fn the_end_of_a_process_is_seen_though_its_child_lives_on() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    assert!(was_killed(process("alone -", theirs, &[])));
+    ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!((&ours).read(&mut [0]).unwrap(), 0, "the child has a copy of the socket");
+}
+
+#[test]
+fn loops_without_a_word_go_on_before_commit_and_forget_after_it() {
+    for commits in [false, true] {
+        let old = server().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count).unwrap();
+        let mut target = Target::new("ws://localhost/").unwrap();
+        target.address = Some(old.addresses()[0].clone());
+        let mut socket = Socket::connect(target, crate::ClientConfig::default(), Config::default()).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
+        let (ours, mut theirs) = (channel(ours), channel(theirs));
+        let part = old.begin(0, Way { channel: ours, ledger: Ledger::default() });
+        for _ in 0..ROUNDS {
+            assert!(matches!(part.news.recv().unwrap(), Ok(News::Settled)));
+            part.go.send(Go::Next).unwrap();
+        }
+        while theirs.receive().unwrap().kind != Kind::End {}
+        theirs.send(Kind::Taken, &[], &[]).unwrap();
+        assert!(matches!(part.news.recv().unwrap(), Ok(News::Saved { moved: 1, .. })));
+        if commits {
+            part.go.send(Go::Commits).unwrap();
+        }
+        // As by a panic of the thread that coordinates.
+        drop(part);
+        let answered = socket.text("0").and_then(|()| socket.receive().map(drop));
+        assert_eq!(answered.is_ok(), !commits, "{answered:?}");
+        old.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        old.join().unwrap();
+    }
+}
+
+#[test]
+fn one_upgrade_at_a_time() {
+    let old = serve();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let giving = old.clone();
+    let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+    let mut new = Channel::new(theirs, Duration::from_secs(20)).unwrap();
+    new.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[]).unwrap();
+    new.expect(Kind::Loops).unwrap();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
+    assert!(error.to_string().contains("on its way"), "{error}");
+    drop(new);
+    assert!(giver.join().unwrap().is_err());
+    old.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    old.join().unwrap();
+}
+
+#[test]
+fn a_server_that_drains_is_not_handed_over() {
+    let old = serve();
+    let client = Client::new(&old.addresses()[0]);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let draining = old.clone();
+    // The drain begins when everything has been sent.
+    let new = std::thread::spawn(move || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let taking = std::thread::spawn(move || server().take_over(far).start(|_| Count).map(drop));
+        let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
+        let (mut old, mut new) = (channel(theirs), channel(near));
+        let pass = |from: &mut Channel, to: &mut Channel| {
+            let frame = from.receive().unwrap();
+            if frame.kind == Kind::Ready {
+                draining.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+            }
+            let fds: Vec<_> = frame.fds.iter().map(AsFd::as_fd).collect();
+            to.send(frame.kind, &frame.content, &fds).unwrap();
+            frame.kind
+        };
+        pass(&mut new, &mut old);
+        while pass(&mut old, &mut new) != Kind::Offered {}
+        pass(&mut new, &mut old);
+        pass(&mut new, &mut old);
+        // The old process says why.
+        let why = old.receive().err().unwrap();
+        drop(new);
+        (why.to_string(), taking.join().unwrap())
+    });
+    let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
+    assert!(error.to_string().contains("closes its connections"), "{error}");
+    let (why, taken) = new.join().unwrap();
+    assert!(why.contains("closes its connections") && taken.is_err(), "{why}");
+    old.join().unwrap();
+    assert!(client.thread.join().is_err(), "it was closed");
 }
 
 #[test]
@@ -395,7 +441,7 @@ fn a_new_process_that_lies_changes_nothing() {
     let answers = [
         (Kind::Hello, vec![VERSION + 1], "speaks version"),
         (Kind::Hello, vec![VERSION, SAVED_FORMAT - 1], "older build"),
-        (Kind::Hello, vec![VERSION], "older build"),
+        (Kind::Hello, vec![VERSION], "does not speak this protocol"),
         (Kind::Hello, vec![], "does not speak this protocol"),
         (Kind::Running, vec![], "does not speak this protocol"),
         (Kind::Abort, vec![], "gave up"),

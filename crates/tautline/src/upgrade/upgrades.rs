@@ -1,6 +1,6 @@
 //! The upgrades of a server, counted over all of its processes.
 
-use super::HandedOver;
+use super::handed::HandedOver;
 use std::time::Duration;
 use tautline_engine::{Durations, Staying, Totals};
 

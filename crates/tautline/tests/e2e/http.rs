@@ -246,12 +246,15 @@ fn other_origins_are_rejected() {
     assert!(origin(&server, "https://localhost"));
     assert!(!origin(&server, "https://localhost.evil.example"));
     assert!(!origin(&server, "null"));
+    let counters = server.counters();
+    assert_eq!((counters.origins_refused, counters.handshakes_failed), (2, 2));
     server.survives();
 
     let mut config = config();
-    config.upgrade.origins = Origins::List(vec!["https://app.example".into()]);
+    config.upgrade.origins = Origins::list(["https://app.example", "https://*.example.org"]).unwrap();
     let server = serve(Over::Fused, config.clone(), App::default());
-    assert!(origin(&server, "https://app.example"));
+    assert!(origin(&server, "https://app.example") && origin(&server, "https://eu.example.org"));
+    assert!(!origin(&server, "https://evil-example.org"));
     assert!(!origin(&server, "https://localhost"));
     server.survives();
 
@@ -361,15 +364,15 @@ fn requests_have_the_negotiated_tls_values() {
         App::default().on_request(|request| {
             let info = request.tls;
             assert!(!request.peer.to_string().is_empty());
-            let text = format!("{} {} {:?} {:?}", info.version, info.suite, info.server_name, info.alpn);
+            let text = format!("{info} {:?} {:?}", info.server_name, info.alpn);
             if request.is_upgrade { Reply::upgrade() } else { Reply::Respond(Response::new(text.into_bytes())) }
         })
     };
     let server = serve(Over::Fused, config(), app());
     let (_, body) = ask(&server, "GET / HTTP/1.1", "");
-    assert_eq!(body, "TLSv1.3 TLS13_AES_128_GCM_SHA256 Some(\"localhost\") None");
+    assert_eq!(body, "TLSv1.3, TLS_AES_128_GCM_SHA256, X25519MLKEM768 Some(\"localhost\") None");
     server.survives();
     let server = serve(Over::Plain, config(), app());
-    assert_eq!(ask(&server, "GET / HTTP/1.1", "").1, "  None None");
+    assert_eq!(ask(&server, "GET / HTTP/1.1", "").1, "no TLS None None");
     server.survives();
 }

@@ -2,8 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::libraries;
-use tautline::layers::buf::Buf;
-use tautline::layers::tls::{self, ClientConfig, Content, Error, Handshake, Opened, Roots, ServerConfig, TlsInfo};
+use tautline::layers::tls::{self, ClientConfig, Error, Roots, ServerConfig};
 use tautline::layers::tls_libssl::{Engine, Flavour, fused};
 use tautline::layers::tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline::{Capabilities, TlsEngine};
@@ -20,66 +19,19 @@ struct Mixed<S, C> {
     is_server: bool,
 }
 
-/// A session of either engine.
-enum Either<S, C> {
-    Server(S),
-    Client(C),
-}
-
 impl<S: tls::Engine, C: tls::Engine> tls::Engine for Mixed<S, C> {
-    type Session = Either<S::Session, C::Session>;
+    type Session = Box<dyn tls::Session>;
 
     fn capabilities(&self) -> &'static Capabilities {
         if self.is_server { self.server.capabilities() } else { self.client.capabilities() }
     }
 
     fn accept(&self) -> Result<Self::Session, Error> {
-        self.server.accept().map(Either::Server)
+        Ok(Box::new(self.server.accept()?))
     }
 
     fn connect(&self, host: &str) -> Result<Self::Session, Error> {
-        self.client.connect(host).map(Either::Client)
-    }
-}
-
-impl<S: tls::Session, C: tls::Session> tls::Session for Either<S, C> {
-    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        match self {
-            Self::Server(session) => session.handshake(wire, out),
-            Self::Client(session) => session.handshake(wire, out),
-        }
-    }
-
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
-        let Opened { used, content } = match self {
-            Self::Server(session) => session.open(wire, scratch, out)?,
-            Self::Client(session) => session.open(wire, scratch, out)?,
-        };
-        if let Content::Partial = content {
-            assert_eq!(used, 0);
-        }
-        Ok(Opened { used, content })
-    }
-
-    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        match self {
-            Self::Server(session) => session.seal(plain, out),
-            Self::Client(session) => session.seal(plain, out),
-        }
-    }
-
-    fn close(&mut self, out: &mut Buf) {
-        match self {
-            Self::Server(session) => session.close(out),
-            Self::Client(session) => session.close(out),
-        }
-    }
-
-    fn tls_info(&self) -> TlsInfo {
-        match self {
-            Self::Server(session) => session.tls_info(),
-            Self::Client(session) => session.tls_info(),
-        }
+        Ok(Box::new(self.client.connect(host)?))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 use tautline::{
-    Address, ClientConfig, CloseCode, Config, Conn, Handler, Incoming, Message, Outgoing, Roots, Server, ServerConfig,
-    Socket, Target, Tls, TlsEngine,
+    Address, ClientConfig, CloseCode, Config, Conn, Handler, Incoming, Message, Outgoing, ProtocolVersion, Roots,
+    Server, ServerConfig, Socket, Target, Tls, TlsEngine,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 
@@ -50,7 +50,7 @@ fn every_engine_serves_every_engine() {
             for len in [0, 1, 125, 16_384, largest] {
                 echoes(&mut socket, len, &pair);
             }
-            assert_eq!(socket.tls().version, "TLSv1.3", "{pair}");
+            assert_eq!(socket.tls().version, Some(ProtocolVersion::Tls13), "{pair}");
             socket.close(CloseCode::NORMAL, "").unwrap_or_else(|error| panic!("{pair}: {error}"));
         }
         handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));

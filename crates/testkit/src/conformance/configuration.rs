@@ -1,6 +1,6 @@
 //! Invalid configurations, and calls in the wrong role or state.
 
-use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config, trusted};
+use super::{AUTHORITY, Engines, LOCALHOST, Make, certificate, client_config, issue, server_config, trusted};
 use crate::certificate::{KeyKind, Leaf, Usage, Validity};
 use crate::pair::Side;
 use crate::warnings;
@@ -68,6 +68,28 @@ pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
     let said = warnings(|| drop(make(None, Some(&config(Usage::Server))).unwrap()));
     assert!(said.len() == 1 && said[0].starts_with("client certificate is meant for another use"), "{said:?}");
     assert!(warnings(|| drop(make(None, Some(&config(Usage::Client))).unwrap())).is_empty());
+}
+
+/// A server's chain that lacks the certificate of its issuer is reported, at start and at a reload. A whole one is not.
+pub fn missing_intermediates_are_reported<E: Engine>(make: impl Make<E>) {
+    let middle = AUTHORITY.intermediate("Test Intermediate").unwrap();
+    let leaf = middle.issue(&Leaf::new(&["localhost"])).unwrap();
+    let with = |issuer: &str| Certificate::new([&leaf.chain[..], issuer.as_bytes()].concat(), leaf.key.to_vec());
+    let itself = Leaf::new(&["localhost"]).with_usage(Usage::Both).signed_by_itself().unwrap();
+    let (whole, other) = (with(middle.certificate()), with(AUTHORITY.certificate()));
+    for (certificate, is_reported) in [(leaf.clone(), true), (whole, false), (itself, false)] {
+        let config = ServerConfig::new([certificate]);
+        let mut engine = None;
+        let said = warnings(|| engine = Some(make(Some(&config), None).unwrap()));
+        let said_again = warnings(|| engine.as_ref().unwrap().reload(&config).unwrap());
+        for said in [said, said_again] {
+            let about = |line: &&String| line.contains("its chain") && line.contains("\"Test Intermediate\"");
+            assert_eq!(said.iter().filter(about).count(), usize::from(is_reported), "{said:?}");
+        }
+    }
+    // Nor does any other certificate take the issuer's place.
+    let said = warnings(|| drop(make(Some(&ServerConfig::new([other])), None).unwrap()));
+    assert!(said.len() == 1 && said[0].contains("its chain"), "{said:?}");
 }
 
 /// A key of a kind that the engine cannot use is rejected, with the engine and the kind in the error.

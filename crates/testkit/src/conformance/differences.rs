@@ -20,6 +20,8 @@ pub(super) enum Difference {
     SendsUnprotectedAlerts,
     /// As a TLS 1.3 server it rejects such an alert like any other unprotected record.
     RejectsUnprotectedAlerts,
+    /// It trusts no root that has expired, and refuses it as a server's certificate for that reason alone.
+    ForgetsExpiredRoots,
 }
 
 impl Difference {
@@ -34,6 +36,7 @@ impl Difference {
                 engine,
                 "aws-lc" | "boringssl" | "libressl" | "mbedtls" | "wolfssl" | "fused+aws-lc" | "fused+boringssl"
             ),
+            Self::ForgetsExpiredRoots => engine == "wolfssl",
             Self::EndsWithoutAlert | Self::IgnoresAfterKeyUpdate | Self::NoSignaturePreference => engine == "libressl",
         }
     }

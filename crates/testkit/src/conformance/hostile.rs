@@ -5,6 +5,7 @@ use super::{Engines, Make, client_config, greet, server_config};
 use crate::Random;
 use crate::pair::{Pair, Side, Split};
 use crate::{Fault, record_ranges};
+use tautline_tls::alert::Alert;
 use tautline_tls::{Engine, Error, Session, Versions};
 
 /// A flipped bit never changes the received data.
@@ -29,7 +30,7 @@ pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
                     assert!(matches!(error, Error::Peer(_)), "{at}: {error:?}");
                     let heard = pair.deliver_alert(Side::Server);
                     // Errors in the header have alerts of their own.
-                    let bad_mac = heard == Some(Error::Alert("bad_record_mac".to_owned()));
+                    let bad_mac = heard == Some(Error::Alert(Alert::BAD_RECORD_MAC));
                     let may_differ = at < 5 && matches!(heard, Some(Error::Alert(_)));
                     let is_silent = heard.is_none() && engines.differs(Difference::EndsWithoutAlert);
                     assert!(bad_mac || may_differ || is_silent, "{at}: {heard:?}");
@@ -187,7 +188,7 @@ pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
             assert!(matches!(error, Error::Peer(_)), "{error:?}");
             let heard = pair.deliver_alert(Side::Server);
             let is_silent = heard.is_none() && engines.differs(Difference::EndsWithoutAlert);
-            assert!(is_silent || heard == Some(Error::Alert("bad_record_mac".to_owned())), "{heard:?}");
+            assert!(is_silent || heard == Some(Error::Alert(Alert::BAD_RECORD_MAC)), "{heard:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Certificates of both sides, server names, the cost of signatures, and ALPN.
 
 use super::differences::Difference;
-use super::{Engines, LOCALHOST, Make, certificate, client_config, greet, issue, server_config, trusted};
+use super::{Engines, LOCALHOST, Make, certificate, client_config, greet, issue, server_config, transfer, trusted};
 use crate::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
 use crate::pair::{Failure, Side, Split};
 use rustls::CipherSuite;
@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::sync::Arc;
 use tautline_buf::Buf;
+use tautline_tls::alert::Alert;
 use tautline_tls::{Certificate, ClientAuth, Engine, Error, Roots, ServerConfig, Session, Versions};
 
 /// The first certificate of the chain, as DER.
@@ -220,7 +221,7 @@ pub fn client_certificates_that_are_refused<E: Engine>(make: impl Make<E>) {
             let is_vague = engines.differs(Difference::VagueAlerts);
             let fits = |name: &str| alerts.contains(&name) || (is_vague && name == "certificate_unknown");
             let heard = pair.deliver_alert(Side::Server);
-            assert!(matches!(&heard, Some(Error::Alert(name)) if fits(name)), "{heard:?}");
+            assert!(matches!(&heard, Some(Error::Alert(alert)) if alert.name().is_some_and(fits)), "{heard:?}");
         }
     }
 }
@@ -275,8 +276,39 @@ pub fn server_certificates_that_are_refused<E: Engine>(make: impl Make<E>) {
                 assert!(heard.is_some(), "{host}: the server does not notice the client's alert");
                 continue;
             }
-            assert!(matches!(&heard, Some(Error::Alert(name)) if fits(name)), "{host}: {heard:?}");
+            assert!(matches!(&heard, Some(Error::Alert(alert)) if alert.name().is_some_and(fits)), "{host}: {heard:?}");
         }
+    }
+}
+
+/// A certificate that signs itself and calls itself an authority, as `openssl req -x509` makes them, is accepted if it is
+/// trusted itself. Its time, name and use still count, and so does every byte.
+pub fn certificates_that_are_trusted_themselves<E: Engine>(make: impl Make<E>) {
+    let leaf = Leaf::new(&["localhost"]).with_usage(Usage::Both);
+    let itself = |leaf: Leaf<'_>| leaf.signed_by_itself().unwrap();
+    let (server, client) = (itself(leaf), itself(leaf));
+    let trusts = |certificate: &Certificate| client_config().with_roots(Roots::Pem(certificate.chain.clone()));
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let serves = |certificate: &Certificate| server_config().with_certificates([certificate.clone()]);
+        let serves = |certificate: &Certificate| serves(certificate).with_versions(versions);
+        let demanding = serves(&server).with_client_auth(ClientAuth::Required(client.chain.clone()));
+        let shows = |own: &Certificate| trusts(&server).with_certificate(own.clone());
+        let mut pair = Engines::new(&make, &demanding, &shows(&client)).open("localhost");
+        transfer(&mut pair.client, &mut pair.server, b"trusted");
+        transfer(&mut pair.server, &mut pair.client, b"both ways");
+        let expired = itself(leaf.with_validity(Validity::Expired));
+        let refused = |server: &Certificate, trusted: &Certificate, host: &str| {
+            Engines::new(&make, &serves(server), &trusts(trusted)).refused(host).0
+        };
+        let forgets = Engines::new(&make, &serves(&server), &trusts(&server)).differs(Difference::ForgetsExpiredRoots);
+        let why = if forgets { "its issuer is not trusted" } else { "expired on 20" };
+        expect_refusal(&refused(&expired, &expired, "localhost"), Side::Client, why);
+        expect_refusal(&refused(&server, &server, "elsewhere"), Side::Client, "not valid for elsewhere");
+        expect_refusal(&refused(&server, &client, "localhost"), Side::Client, "");
+        let other = Engines::new(&make, &demanding, &shows(&server));
+        let mut other = other.pair("localhost");
+        let failure = other.handshake(&mut Split::Whole).expect_err("only the trusted certificate is accepted");
+        expect_refusal(&failure, Side::Server, "");
     }
 }
 
@@ -304,7 +336,7 @@ pub fn protocols<E: Engine>(make: impl Make<E>) {
         let (failure, mut pair) = engines(&["http/1.1"], &["h2"]).refused("localhost");
         assert_eq!(failure.side, Side::Server);
         assert!(matches!(&failure.error, Error::Peer(why) if why.contains("ALPN")), "{:?}", failure.error);
-        assert_eq!(pair.deliver_alert(Side::Server), Some(Error::Alert("no_application_protocol".to_owned())));
+        assert_eq!(pair.deliver_alert(Side::Server), Some(Error::Alert(Alert::NO_APPLICATION_PROTOCOL)));
     }
 }
 

@@ -19,6 +19,7 @@ mod post_handshake;
 mod program;
 mod records;
 mod serving;
+mod stapling;
 mod tickets;
 mod tls12;
 
@@ -31,6 +32,7 @@ pub use post_handshake::*;
 pub use program::*;
 pub use records::*;
 pub use serving::*;
+pub use stapling::*;
 pub use tickets::*;
 pub use tls12::*;
 
@@ -55,15 +57,15 @@ macro_rules! tls_conformance {
             tickets_tell_how_long_they_last answers_tell_what_was_done keys_are_measured_when_loaded
             fleets_share_their_tickets names_choose_certificates signatures_are_weighed suites_are_weighed
             key_types_stand_side_by_side client_certificates client_certificates_that_are_refused
-            server_certificates_that_are_refused protocols unverified_servers reloads optional_certificates_are_verified threads_share_an_engine bad_configurations
-            unusable_certificates_are_reported keys_that_cannot_be_used keys_that_do_not_sign misuse sizes chunks
+            server_certificates_that_are_refused certificates_that_are_trusted_themselves protocols unverified_servers reloads optional_certificates_are_verified threads_share_an_engine bad_configurations
+            unusable_certificates_are_reported missing_intermediates_are_reported keys_that_cannot_be_used keys_that_do_not_sign misuse sizes chunks
             full_records close_both_ways truncation errors_after_close
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates key_updates_behind_finished split_handshake_messages unexpected_handshake_messages
             ticket_floods alerts unprotected_records old_empty_records old_alerts renegotiation
             programs_decide_about_certificates decisions_do_not_share_sessions exporters key_updates_by_a_call
-            slices_hold_the_sealed_records sent_alerts_are_those_that_arrive
+            slices_hold_the_sealed_records sent_alerts_are_those_that_arrive responses_are_stapled
         }
     };
     ($make:expr => $($test:ident)+) => {

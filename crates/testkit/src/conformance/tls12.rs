@@ -5,6 +5,7 @@ use crate::pair::End;
 use crate::raw_peer::kind;
 use crate::raw_peer_tls12::RawPeerTls12;
 use crate::record_ranges;
+use tautline_tls::alert::Alert;
 use tautline_tls::{Engine, Error, Session, Versions};
 
 /// Runs `test` with the engine's session as the server, then as the client; the flag is true for the server.
@@ -66,7 +67,7 @@ pub fn old_alerts<E: Engine>(make: impl Make<E>) {
     }
     both_roles(&make, |end, raw_peer, _| {
         let result = end.deliver(&raw_peer.seal(kind::ALERT, &[2, 40]));
-        assert_eq!(result, Err(Error::Alert("handshake_failure".to_owned())));
+        assert_eq!(result, Err(Error::Alert(Alert::HANDSHAKE_FAILURE)));
     });
     both_roles(&make, |end, raw_peer, _| {
         end.deliver(&raw_peer.seal(kind::ALERT, &[1, 0])).unwrap();

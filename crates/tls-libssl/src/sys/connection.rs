@@ -7,6 +7,7 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 use std::sync::Arc;
 use tautline_buf::Buf;
+use tautline_tls::{CipherSuite, NamedGroup, ProtocolVersion, TlsInfo};
 use tautline_tls_records::Secret;
 use zeroize::Zeroize;
 
@@ -56,17 +57,6 @@ pub(crate) struct Failure {
     pub(crate) verify: i32,
     /// The library's words.
     pub(crate) reason: String,
-}
-
-/// The parameters that the handshake negotiated.
-pub(crate) struct Negotiated {
-    pub(crate) version: i32,
-    pub(crate) suite: u16,
-    pub(crate) group: String,
-    pub(crate) alpn: Option<Vec<u8>>,
-    pub(crate) server_name: Option<String>,
-    pub(crate) resumed: bool,
-    pub(crate) peer_certificates: Vec<Vec<u8>>,
 }
 
 impl Connection {
@@ -198,7 +188,7 @@ impl Connection {
 
     /// Whether the handshake negotiated TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
-        self.raw_info().version == 0x0304
+        self.raw_info().version == i32::from(ProtocolVersion::Tls13.number())
     }
 
     /// Has the next write change the keys first. Returns whether the library can.
@@ -207,25 +197,25 @@ impl Connection {
         unsafe { (self.context.library.table.conn_update_keys)(self.raw.as_ptr()) == 1 }
     }
 
-    pub(crate) fn negotiated(&self) -> Negotiated {
+    /// The negotiated parameters.
+    pub(crate) fn tls_info(&self) -> TlsInfo {
         let raw = self.raw_info();
-        let alpn = (raw.alpn_len > 0).then(|| {
+        let mut info = TlsInfo::default();
+        let number = |number: i32| u16::try_from(number).ok().filter(|&number| number != 0);
+        info.version = number(raw.version).map(ProtocolVersion::from);
+        info.suite = number(raw.suite).map(CipherSuite::from);
+        info.group = group(&text(&raw.group));
+        info.alpn = (raw.alpn_len > 0).then(|| {
             // SAFETY: the library keeps the protocol until the next use of the connection; the slice is copied at once.
             unsafe { core::slice::from_raw_parts(raw.alpn, raw.alpn_len) }.to_vec()
         });
-        let server_name = (!raw.server_name.is_null()).then(|| {
+        info.server_name = (!raw.server_name.is_null()).then(|| {
             // SAFETY: the name is a string in the connection, which is copied at once.
             unsafe { CStr::from_ptr(raw.server_name) }.to_string_lossy().into_owned()
         });
-        Negotiated {
-            version: raw.version,
-            suite: u16::try_from(raw.suite).unwrap_or_default(),
-            group: text(&raw.group),
-            alpn,
-            server_name,
-            resumed: raw.resumed != 0,
-            peer_certificates: (0..).map_while(|index| self.peer_certificate(index)).collect(),
-        }
+        info.resumed = raw.resumed != 0;
+        info.peer_certificates = (0..).map_while(|index| self.peer_certificate(index)).collect();
+        info
     }
 
     fn raw_info(&self) -> RawInfo {
@@ -312,6 +302,16 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: `raw` is ours, and this is its last use; the context is dropped later.
         unsafe { (self.context.library.table.conn_free)(self.raw.as_ptr()) };
+    }
+}
+
+/// The group that the library has this name for.
+fn group(name: &str) -> Option<NamedGroup> {
+    match name {
+        "prime256v1" | "P-256" => Some(NamedGroup::Secp256r1),
+        "P-384" => Some(NamedGroup::Secp384r1),
+        "P-521" => Some(NamedGroup::Secp521r1),
+        other => NamedGroup::from_name(other),
     }
 }
 

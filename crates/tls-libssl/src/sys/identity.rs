@@ -72,6 +72,13 @@ impl Identity {
 }
 
 impl Identity {
+    /// Has servers staple this OCSP response, until this second since 1970. Returns whether the library can.
+    pub(crate) fn staple(&mut self, response: &[u8], until: u64) -> bool {
+        let Some(staple) = self.library.table.identity_staple else { return false };
+        // SAFETY: `raw` lives as long as `self`, which no context has seen yet; `response` outlives the call, which copies it.
+        unsafe { staple(self.raw.as_ptr(), response.as_ptr(), response.len(), until) != 0 }
+    }
+
     /// Makes a signature over fixed bytes. Returns whether the library could.
     pub(crate) fn sign(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.

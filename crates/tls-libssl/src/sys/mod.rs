@@ -11,7 +11,7 @@ mod table;
 mod text;
 mod tickets;
 
-pub(crate) use connection::{Connection, Failure, Negotiated, Status, failure, verify};
+pub(crate) use connection::{Connection, Failure, Status, failure, verify};
 pub(crate) use context::{Context, Options, Verify};
 #[cfg(feature = "external")]
 pub use external::External;

@@ -173,10 +173,11 @@ pub struct Table {
     pub(super) conn_flush: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, usize, *mut RawResult)>,
     pub(super) conn_secrets: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, *mut u8) -> usize>,
     pub(super) conn_memory: Option<unsafe extern "C" fn(*mut RawConn) -> i32>,
+    pub(super) identity_staple: Option<unsafe extern "C" fn(*mut RawIdentity, *const u8, usize, u64) -> i32>,
 }
 
 /// `TL_OPTIONAL`
-pub(super) const OPTIONAL: usize = 3;
+pub(super) const OPTIONAL: usize = 4;
 
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 unsafe extern "C" {

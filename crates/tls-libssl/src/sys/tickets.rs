@@ -1,7 +1,6 @@
 use super::library::Library;
 use super::table::RawTicketKey;
 use core::ffi::c_void;
-use std::sync::Arc;
 use tautline_tls::{Error, Tickets};
 use tautline_tls_tickets::{Material, Renewal, Ticketer};
 
@@ -14,12 +13,12 @@ const CURRENT_KEY: i32 = 1;
 const OTHER_KEY: i32 = 2;
 
 /// Makes the keys for the tickets of one library, with its randomness; `None` if tickets are off.
-pub(crate) fn ticket_keys(library: Library, tickets: &Tickets) -> Result<Option<Arc<TicketKeys>>, Error> {
+pub(crate) fn ticket_keys(library: Library, tickets: &Tickets) -> Result<Option<TicketKeys>, Error> {
     let random = move |bytes: &mut [u8]| {
         // SAFETY: the library is started, and fills `bytes`, which outlive the call.
         unsafe { (library.table.random)(bytes.as_mut_ptr(), bytes.len()) != 0 }
     };
-    Ok(Ticketer::new(tickets, library.flavour().name(), Box::new(random), Renewal::Thread)?.map(Arc::new))
+    Ticketer::new(tickets, library.flavour().name(), Box::new(random), Renewal::Thread)
 }
 
 /// `tl_find_key`: finds the key with which a library seals or opens a ticket.

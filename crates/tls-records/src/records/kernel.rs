@@ -2,11 +2,11 @@
 //!
 //! Limits, alerts, tickets and key updates stay with the session.
 
-use super::{INTERNAL_ERROR, Meaning, REKEY_AFTER, Records, Refusal, not_authentic};
-use crate::alert::{BAD_RECORD_MAC, RECORD_OVERFLOW};
+use super::{Meaning, REKEY_AFTER, Records, Refusal, not_authentic};
 use crate::schedule::Suite;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Cipher, DATA, Direction, HEAD, REFUSED, TrafficKeys, frame, head};
+use tautline_tls::alert::Alert;
 use tautline_tls::record::MAX_PLAIN;
 use tautline_tls::{Content, Error, Opened};
 
@@ -69,7 +69,7 @@ impl Records {
         if concerned && !self.kernel.rekeys() {
             let why = "the peer changed its keys, and this kernel cannot replace TLS keys: Linux does from 6.14 on; \
                 before, leave receiving out of the kernel, or all of it";
-            return Err(Refusal(INTERNAL_ERROR, Error::Library(why.to_owned())));
+            return Err(Refusal(Alert::INTERNAL_ERROR, Error::Library(why.to_owned())));
         }
         Ok(())
     }
@@ -128,11 +128,11 @@ impl Records {
 /// The reason why the kernel did not open a record, by the alert for the peer.
 #[cold]
 fn refusal(content: &[u8]) -> Refusal {
-    match *content {
-        [BAD_RECORD_MAC] => not_authentic(),
-        [RECORD_OVERFLOW] => Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"),
-        [alert, ..] => Refusal::new(alert, "it sent something that is not a protected record"),
-        [] => Refusal::new(INTERNAL_ERROR, "the kernel failed to open a record"),
+    match content.first().copied().map(Alert) {
+        Some(Alert::BAD_RECORD_MAC) => not_authentic(),
+        Some(alert @ Alert::RECORD_OVERFLOW) => Refusal::new(alert, "it sent a record of an impossible length"),
+        Some(alert) => Refusal::new(alert, "it sent something that is not a protected record"),
+        None => Refusal::new(Alert::INTERNAL_ERROR, "the kernel failed to open a record"),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{CompactTlsInfo, Keys, Role, Secret, Suite};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tautline_buf::Buf;
+use tautline_tls::alert::Alert;
 use tautline_tls::{Content, Error, TlsInfo};
 
 /// Both ends of a connection, server first.
@@ -16,7 +17,7 @@ fn connected() -> [Records; 2] {
 fn end(role: Role, tickets: Option<Box<dyn Tickets>>) -> Records {
     let keys = |secret| Keys::derive(Suite::Aes128Gcm, Secret::new(&[secret; 32]).unwrap(), 0).unwrap();
     let (rx, tx) = if role == Role::Server { (keys(1), keys(2)) } else { (keys(2), keys(1)) };
-    Records::new(role, Suite::Aes128Gcm, (rx, tx), CompactTlsInfo::new(0x1301, 0x1d, TlsInfo::default()), tickets)
+    Records::new(role, Suite::Aes128Gcm, (rx, tx), CompactTlsInfo::new(Suite::Aes128Gcm, TlsInfo::default()), tickets)
 }
 
 /// Opens a stream of records; returns its data, the number of records without data, and whether it ends with a close.
@@ -175,9 +176,9 @@ fn no_alert_follows_our_close_notify() {
 struct Counted(Arc<AtomicUsize>);
 
 impl Tickets for Counted {
-    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)> {
+    fn take(&mut self, body: &[u8]) -> Result<(), (Alert, Error)> {
         if body.is_empty() {
-            return Err((crate::DECODE_ERROR, Error::Peer("an empty ticket".to_owned())));
+            return Err((Alert::DECODE_ERROR, Error::Peer("an empty ticket".to_owned())));
         }
         self.0.fetch_add(body.len(), Ordering::Relaxed);
         Ok(())
@@ -213,7 +214,7 @@ fn a_rejected_ticket_ends_the_connection_with_its_alert() {
     server.seal_record(super::HANDSHAKE, &[super::NEW_SESSION_TICKET, 0, 0, 0], &mut out).unwrap();
     assert!(matches!(client.open(out.filled_mut(), &mut alert), Err(Error::Peer(_))));
     let told = server.open(alert.filled_mut(), &mut Buf::new()).err();
-    assert_eq!(told, Some(Error::Alert("decode_error".to_owned())));
+    assert_eq!(told, Some(Error::Alert(Alert::DECODE_ERROR)));
 }
 
 /// A KeyUpdate split over two records, at every byte.

@@ -1,9 +1,10 @@
 use super::{Role, Snapshot, Suite, Traffic};
 use crate::records::Records;
-use tautline_tls::TlsInfo;
+use tautline_tls::{NamedGroup, TlsInfo};
 
 fn full() -> Snapshot {
     let mut facts = TlsInfo::default();
+    facts.group = Some(NamedGroup::X25519MlKem768);
     facts.alpn = Some(b"http/1.1".to_vec());
     facts.server_name = Some("localhost".to_owned());
     facts.resumed = true;
@@ -20,7 +21,6 @@ fn full() -> Snapshot {
         asks_update: true,
         sent_close: false,
         received_close: true,
-        group: 0x11ec,
         facts,
     }
 }
@@ -39,7 +39,6 @@ fn empty() -> Snapshot {
         asks_update: false,
         sent_close: false,
         received_close: false,
-        group: 0,
         facts: TlsInfo::default(),
     }
 }

@@ -4,6 +4,7 @@ use crate::secret_log::Secrets;
 use crate::session::Exported;
 use rustls::ConnectionTrafficSecrets;
 use tautline_buf::Buf;
+use tautline_tls::alert::Alert;
 use tautline_tls::{Error, Handshake, Opened, TlsInfo};
 use tautline_tls_records::{self as records, CompactTlsInfo, Keys, Records, Role, Suite};
 
@@ -36,7 +37,7 @@ impl tautline_tls::Session for Handshaking {
         self.session.seal(plain, out)
     }
 
-    fn sent_alert(&self) -> Option<u8> {
+    fn sent_alert(&self) -> Option<Alert> {
         self.session.sent_alert()
     }
 
@@ -56,7 +57,7 @@ impl records::Library for Handshaking {
 
     fn into_records(self: Box<Self>, _out: &mut Buf) -> Result<Records, Error> {
         let Self { role, session, logged } = *self;
-        let Exported { group, info, exporter, secrets, tickets } = session.into_keys()?;
+        let Exported { info, exporter, secrets, tickets } = session.into_keys()?;
         let (theirs, ours) = match role {
             Role::Server => (logged.client, logged.server),
             Role::Client => (logged.server, logged.client),
@@ -69,17 +70,17 @@ impl records::Library for Handshaking {
         let (suite, key, iv) = parts(&secrets.tx.1)?;
         let tx = Keys::new(suite, ours, key, iv, secrets.tx.0)?;
         let tickets = tickets.map(|tickets| Box::new(tickets) as Box<dyn records::Tickets>);
-        let info = CompactTlsInfo::new(suite as u16, group, info).with_exporter(exporter);
+        let info = CompactTlsInfo::new(suite, info).with_exporter(exporter);
         Ok(Records::new(role, suite, (rx, tx), info, tickets))
     }
 }
 
 impl records::Tickets for Tickets {
-    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)> {
+    fn take(&mut self, body: &[u8]) -> Result<(), (Alert, Error)> {
         self.0.handle_new_session_ticket(body).map_err(|error| {
             let alert = match error {
-                rustls::Error::InvalidMessage(_) => records::DECODE_ERROR,
-                _ => records::ILLEGAL_PARAMETER,
+                rustls::Error::InvalidMessage(_) => Alert::DECODE_ERROR,
+                _ => Alert::ILLEGAL_PARAMETER,
             };
             (alert, describe(&error))
         })
@@ -101,15 +102,26 @@ fn parts(secrets: &ConnectionTrafficSecrets) -> Result<(Suite, &[u8], &[u8]), Er
 #[cfg(test)]
 mod tests {
     use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
-    use tautline_tls::registry;
+    use tautline_tls::alert::Alert;
+    use tautline_tls::{CipherSuite, NamedGroup};
 
     #[test]
-    fn the_registry_names_suites_and_groups_as_rustls_does() {
+    fn suites_and_groups_of_rustls_have_names() {
         for suite in ALL_CIPHER_SUITES {
-            assert_eq!(registry::suite(suite.suite().into()), format!("{:?}", suite.suite()));
+            let name = format!("{:?}", suite.suite()).replace("TLS13_", "TLS_");
+            assert_eq!(CipherSuite::from_name(&name), Some(CipherSuite::from(u16::from(suite.suite()))));
         }
         for group in ALL_KX_GROUPS {
-            assert_eq!(registry::group(group.name().into()), format!("{:?}", group.name()));
+            let name = format!("{:?}", group.name());
+            assert_eq!(NamedGroup::from_name(&name), Some(NamedGroup::from(u16::from(group.name()))));
+        }
+    }
+
+    #[test]
+    fn alerts_of_rustls_have_names() {
+        for code in 0..=u8::MAX {
+            let is_known = !format!("{:?}", rustls::AlertDescription::from(code)).contains('(');
+            assert_eq!(is_known, Alert(code).name().is_some(), "{code}");
         }
     }
 }

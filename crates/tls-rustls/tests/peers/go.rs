@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use tautline_testkit::certificate::KeyKind;
+use tautline_tls::alert::Alert;
 use tautline_tls::{ClientConfig, Engine, Error, Roots, ServerConfig, Versions};
 use tautline_tls_rustls as library;
 use tautline_tls_rustls::fused;
@@ -46,7 +47,7 @@ fn talk<S: Rekey>(peer: &mut Program, mut connect: impl FnMut() -> Wire<S>) {
     assert_eq!(peer.wait_for("ended: "), "remote error: tls: bad record MAC");
 
     let mut wire = connect();
-    assert_eq!(wire.corrupt_outbound(), Error::Alert("bad_record_mac".to_owned()));
+    assert_eq!(wire.corrupt_outbound(), Error::Alert(Alert::BAD_RECORD_MAC));
     assert_eq!(peer.wait_for("ended: "), "local error: tls: bad record MAC");
 }
 

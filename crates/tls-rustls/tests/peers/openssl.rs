@@ -4,6 +4,7 @@ use crate::wire::{Fixture, Program, Rekey, Wire, skipped};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use tautline_testkit::certificate::KeyKind;
+use tautline_tls::alert::Alert;
 use tautline_tls::{ClientConfig, Engine, Error, Roots, ServerConfig, Session as _};
 use tautline_tls_rustls as library;
 use tautline_tls_rustls::fused;
@@ -75,7 +76,7 @@ impl Client<'_> {
         wire.corrupt_inbound();
         client.wait_for("alert bad record mac");
         let (_client, mut wire) = self.connect(engine, &[]);
-        assert_eq!(wire.corrupt_outbound(), Error::Alert("bad_record_mac".to_owned()));
+        assert_eq!(wire.corrupt_outbound(), Error::Alert(Alert::BAD_RECORD_MAC));
     }
 }
 
@@ -136,7 +137,7 @@ fn talks_to_s_server<E: Engine>(fixture: &Fixture, engine: &E, version: &str) {
     wire.corrupt_inbound();
     server.wait_for("alert bad record mac");
     let mut wire = connect(engine, port);
-    assert_eq!(wire.corrupt_outbound(), Error::Alert("bad_record_mac".to_owned()));
+    assert_eq!(wire.corrupt_outbound(), Error::Alert(Alert::BAD_RECORD_MAC));
 }
 
 fn with_all_engines(name: &str, key: KeyKind) {

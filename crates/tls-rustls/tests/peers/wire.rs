@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
 use tautline_testkit::pair::End;
-use tautline_tls::{Certificate, Error, Session};
+use tautline_tls::{Certificate, Error, ProtocolVersion, Session};
 use tautline_tls_rustls::fused;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ pub(crate) trait Rekey: Session {
 
 impl Rekey for fused::Session {
     fn rekey(end: &mut End<Self>, ask: bool) -> bool {
-        if end.session.tls_info().version == "TLSv1.2" {
+        if end.session.tls_info().version == Some(ProtocolVersion::Tls12) {
             return false;
         }
         end.session.update_keys(ask, &mut end.outbox).unwrap();

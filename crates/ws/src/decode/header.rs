@@ -1,7 +1,14 @@
 //! Collects frame headers, and checks them against the state of the stream.
 
+use super::assembly::Content;
 use super::{Decoder, Phase, Progress};
 use crate::{Error, Header, Kind, Opcode, Role};
+
+/// Bytes of a short compressed message for flushes and the ends of its blocks.
+const FLUSHES: usize = 4 << 10;
+
+/// Empty fragments that a message may have whatever its limit.
+const LEAST_EMPTY: usize = 4 << 10;
 
 impl Decoder {
     /// Parses the header at the front of `input`, or the rest of one; returns how many bytes were used.
@@ -60,13 +67,15 @@ impl Decoder {
             Opcode::Continuation if self.message.is_none() => return Err(Error::UnexpectedContinuation),
             _ => {}
         }
-        if header.opcode.is_control() {
-            self.keep = self.assembly.len();
-        } else {
+        if !header.opcode.is_control() {
             self.fin = header.fin;
-            let compressed = self.message.is_some_and(|message| message.compressed);
-            let room = self.max_message.saturating_sub(self.total);
-            if !compressed && header.len > room as u64 {
+            if header.len == 0 {
+                self.empty = self.empty.saturating_add(1);
+            }
+            let most = self.most_received();
+            if header.len > most.saturating_sub(self.total) as u64
+                || self.empty as usize > self.max_message.max(LEAST_EMPTY)
+            {
                 return Err(Error::MessageTooBig { limit: self.max_message });
             }
         }
@@ -74,6 +83,18 @@ impl Decoder {
         self.remaining = header.len;
         self.phase = Phase::Payload;
         Ok(())
+    }
+
+    /// Most bytes of the message in progress as they come.
+    ///
+    /// DEFLATE writes what it cannot compress in stored blocks, five bytes more for each 65,535, or with fixed codes, of up to nine
+    /// bits for a byte. Each flush of a sender adds five bytes, and a sender may flush after every few bytes.
+    pub(super) fn most_received(&self) -> usize {
+        if self.message.is_some_and(|message| message.compressed) {
+            self.max_message.saturating_mul(2).saturating_add(FLUSHES)
+        } else {
+            self.max_message
+        }
     }
 
     fn begin_message(&mut self, kind: Kind, header: Header) -> Result<(), Error> {
@@ -86,6 +107,8 @@ impl Decoder {
             return Err(Error::ReservedBits);
         }
         self.total = 0;
+        self.assembly.begin(Content::of(kind, self.streaming));
+        self.empty = 0;
         self.message = Some(Progress { kind, compressed: header.rsv1, streaming: self.streaming, first: true });
         Ok(())
     }

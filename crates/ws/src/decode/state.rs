@@ -1,7 +1,7 @@
 //! A decoder's state as plain data, so that another decoder can continue the connection, possibly in another process.
 
+use super::assembly::Content;
 use super::{Decoder, Phase, Progress};
-use crate::utf8::Utf8;
 use crate::{Error, Header, Kind, Opcode, Role};
 use tautline_buf::Pool;
 use tautline_buf::fields::{put, take, take_array, take_u64};
@@ -87,8 +87,7 @@ impl Decoder {
 
     fn state_with(&self, window: Vec<u8>) -> DecoderState {
         let in_control = matches!(self.phase, Phase::Payload) && self.opcode.is_control();
-        let held = self.assembly.filled();
-        let (data, control) = held.split_at(if in_control { self.keep } else { held.len() });
+        let (data, control) = self.assembly.parts();
         DecoderState {
             header: self.head[..self.head_len.into()].to_vec(),
             frame: matches!(self.phase, Phase::Payload).then(|| FrameState {
@@ -105,7 +104,7 @@ impl Decoder {
                 first: message.first,
                 total: self.total,
                 data: data.to_vec(),
-                character: if message.streaming { self.utf8.incomplete().to_vec() } else { Vec::new() },
+                character: if message.streaming { self.assembly.incomplete().to_vec() } else { Vec::new() },
             }),
             streaming: self.streaming,
             closed: matches!(self.phase, Phase::Closed),
@@ -165,11 +164,10 @@ impl Decoder {
         if !is_possible || total > self.max_message || (kind == Kind::Binary && !character.is_empty()) {
             return Err(IMPOSSIBLE);
         }
-        self.utf8 = Utf8::new();
-        if kind == Kind::Text && (self.utf8.push(data).is_err() || !self.utf8.accepts_incomplete(character)) {
+        self.assembly.begin(Content::of(kind, streaming));
+        if !self.assembly.import(data, character) {
             return Err(IMPOSSIBLE);
         }
-        self.assembly.put(data);
         self.total = total;
         self.message = Some(Progress { kind, compressed, streaming, first });
         Ok(())
@@ -180,15 +178,13 @@ impl Decoder {
         let is_possible = if opcode.is_control() {
             fin && remaining.saturating_add(control.len() as u64) <= 125
         } else {
-            let compressed = self.message.map(|message| message.compressed);
-            let room = self.max_message.saturating_sub(self.total) as u64;
-            control.is_empty() && compressed.is_some_and(|compressed| compressed || remaining <= room)
+            let room = self.most_received().saturating_sub(self.total) as u64;
+            control.is_empty() && self.message.is_some() && remaining <= room
         };
         if !is_possible || (self.role == Role::Client && key != [0; 4]) {
             return Err(IMPOSSIBLE);
         }
-        self.keep = self.assembly.len();
-        self.assembly.put(control);
+        self.assembly.import_control(control);
         (self.opcode, self.fin, self.key, self.remaining) = (opcode, fin, key, remaining);
         self.phase = Phase::Payload;
         Ok(())

@@ -1,6 +1,6 @@
 use super::rejection::Rejection;
 use super::response::write_fields;
-use super::uri::basic_auth;
+use super::uri::{basic_auth, split_host_port};
 use super::{HandshakeError, HeadLimits, HeadReader, Negotiated, Target, key};
 use crate::deflate::{self, DeflateConfig};
 use crate::extension::Extension;
@@ -12,6 +12,9 @@ use http::header::{
 };
 use http::{Request, Response, StatusCode, Uri, Version};
 use tautline_buf::Buf;
+
+/// Most interim responses (1xx) before the answer. Servers send one or two.
+const MAX_INTERIM: usize = 32;
 
 /// A client's options for the opening handshake.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,8 @@ pub struct Options {
     pub subprotocols: Vec<String>,
     /// Compression to offer.
     pub deflate: Option<DeflateConfig>,
+    /// The `Host` to send, if it is not that of the URI.
+    pub host: Option<String>,
     /// The `Origin` to send; only browsers must send one (RFC 6455, section 4.1).
     pub origin: Option<String>,
     /// Limits on the head of the server's answer.
@@ -54,6 +59,8 @@ pub struct Opening {
     reader: HeadReader,
     /// Number of bytes of interim responses so far.
     skipped: usize,
+    /// Number of interim responses so far.
+    interim: usize,
     max_bytes: usize,
     /// The server's answer, if it is no upgrade.
     rejection: Option<Box<Rejection>>,
@@ -71,7 +78,7 @@ impl Opening {
         *request.version_mut() = Version::HTTP_11;
         *request.uri_mut() = request_target(uri)?;
         let headers = request.headers_mut();
-        headers.insert(HOST, value(target.host_header(), "host")?);
+        headers.insert(HOST, host(&target, options)?);
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(SEC_WEBSOCKET_KEY, value(&*key, "key")?);
@@ -85,6 +92,7 @@ impl Opening {
             deflate: options.deflate,
             reader: HeadReader::new(options.limits),
             skipped: 0,
+            interim: 0,
             max_bytes: options.limits.max_bytes,
             rejection: None,
         })
@@ -119,7 +127,7 @@ impl Opening {
     /// Reads the server's answer from a growing run of bytes; `None` if it is incomplete.
     ///
     /// Each call presents the same bytes, with more behind them. The result has the number of bytes used; the server's
-    /// first frames lie behind them. Interim responses (1xx) are skipped. If the server rejects the upgrade, the body of
+    /// first frames lie behind them. Up to 32 interim responses (1xx) are skipped. If the server rejects the upgrade, the body of
     /// its answer is read first, up to 16 KiB.
     ///
     /// # Errors
@@ -135,8 +143,12 @@ impl Opening {
             let status = response.status();
             if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
                 self.skipped += used;
+                self.interim += 1;
                 if self.skipped > self.max_bytes {
                     return Err(HandshakeError::HeadTooLarge(self.max_bytes));
+                }
+                if self.interim > MAX_INTERIM {
+                    return Err(HandshakeError::Malformed("too many interim responses (1xx)"));
                 }
                 continue;
             }
@@ -198,6 +210,11 @@ impl Opening {
         let chosen = at_most_one(headers, SEC_WEBSOCKET_PROTOCOL)
             .map_err(|_| HandshakeError::Answer("it names several subprotocols"))?;
         let Some(chosen) = chosen else { return Ok(None) };
+        if chosen.is_empty() {
+            return Err(HandshakeError::Answer(
+                "its Sec-WebSocket-Protocol is empty; a server that chooses no subprotocol leaves the header out",
+            ));
+        }
         let offered = self.subprotocols.iter().find(|name| *chosen == ***name);
         offered.cloned().map(Some).ok_or(HandshakeError::Answer("it names a subprotocol that was not offered"))
     }
@@ -214,6 +231,13 @@ impl Opening {
             _ => Err(HandshakeError::Answer("it has an extension that was not offered")),
         }
     }
+}
+
+/// The value of `Host`: that of the options, or of the URI.
+fn host(target: &Target, options: &Options) -> Result<HeaderValue, HandshakeError> {
+    let Some(host) = &options.host else { return value(target.host_header(), "host") };
+    let is_valid = split_host_port(host).is_ok();
+    if is_valid { value(&**host, "host") } else { Err(HandshakeError::Options("the host is no HOST or HOST:PORT")) }
 }
 
 /// Makes the request's target of the URI's path and query: the origin form (RFC 9112, section 3.2.1).

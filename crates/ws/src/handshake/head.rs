@@ -79,7 +79,7 @@ impl HeadReader {
     ///
     /// An HTTP/1.1 request must have exactly one `Host`, which names a host. Its target must be in origin form
     /// (`/path?query`), in absolute form (`http://host/path`), or in a form for its method, `OPTIONS` or `CONNECT` (RFC
-    /// 9112, section 3.2).
+    /// 9112, section 3.2). The host of an absolute form replaces the value of `Host`.
     ///
     /// # Errors
     /// The head is malformed or exceeds the limits; [`HandshakeError::status`] is the status to answer.
@@ -165,12 +165,15 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     };
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HandshakeError::Malformed("method"))?;
     let uri = parse_target(&method, target)?;
-    let headers = collect(parsed.headers)?;
+    let mut headers = collect(parsed.headers)?;
     match at_most_one(&headers, header::HOST) {
         Ok(None) if minor == 0 => {}
         Ok(Some(host)) if is_host(host.as_bytes()) => {}
         Ok(Some(_)) => return Err(HandshakeError::Malformed("Host is neither a name nor an address")),
         _ => return Err(HandshakeError::Malformed("Host must occur exactly once")),
+    }
+    if uri.scheme().is_some() {
+        override_host(&uri, &mut headers)?;
     }
     let mut request = Request::new(());
     *request.method_mut() = method;
@@ -178,6 +181,22 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     *request.version_mut() = version(minor);
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Replaces `Host` by the host of an absolute form, so that nothing reads the other one.
+//= https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2
+//# When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore
+//# the received Host header field (if any) and instead use the host information of the request-target.
+fn override_host(uri: &Uri, headers: &mut HeaderMap) -> Result<(), HandshakeError> {
+    const WRONG: HandshakeError = HandshakeError::Malformed("request target's host is neither a name nor an address");
+    let authority = uri.authority().map(http::uri::Authority::as_str).ok_or(WRONG)?;
+    // User names in targets only serve to deceive (RFC 9110, section 4.2.4), and are no part of a valid host.
+    if authority.is_empty() || !is_host(authority.as_bytes()) {
+        return Err(WRONG);
+    }
+    let host = HeaderValue::from_str(authority).map_err(|_| WRONG)?;
+    headers.try_insert(header::HOST, host).map_err(TOO_MANY)?;
+    Ok(())
 }
 
 /// Whether `host` is a valid `Host`: a name or an address, with or without a port (RFC 9112, section 3.2).
@@ -244,9 +263,10 @@ const fn version(minor: u8) -> Version {
     if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 }
 }
 
+/// More names than a map of headers takes, whatever the limit is.
+const TOO_MANY: fn(header::MaxSizeReached) -> HandshakeError = |_| HandshakeError::Malformed("too many header names");
+
 fn collect(lines: &[httparse::Header<'_>]) -> Result<HeaderMap, HandshakeError> {
-    const TOO_MANY: fn(header::MaxSizeReached) -> HandshakeError =
-        |_| HandshakeError::Malformed("too many header names");
     let mut headers = HeaderMap::try_with_capacity(lines.len()).map_err(TOO_MANY)?;
     for line in lines {
         let name = HeaderName::from_bytes(line.name.as_bytes());

@@ -1,5 +1,5 @@
 use crate::fields::{at_most_one, has_token, list};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
 use tautline_buf::Buf;
 
@@ -76,10 +76,19 @@ pub(super) fn has_body(headers: &HeaderMap) -> bool {
 /// `Content-Length` and, if needed, `Connection` are set here and replace those of the response. A `Connection: close`
 /// of the response is kept. Statuses without a body (1xx, 204, 304) are written without one.
 ///
+/// `date` is the value of `Date`, which every server with a clock has to send (RFC 9110, section 6.6.1). A `Date` of the
+/// response takes its place. `None` is for a server without a clock.
+///
 /// Nothing in a [`Response`] can end a line, so its content cannot add a header or a second response.
-pub fn write_response<B: AsRef<[u8]>>(response: &Response<B>, reply: Reply, out: &mut Buf) -> bool {
+pub fn write_response<B: AsRef<[u8]>>(
+    response: &Response<B>,
+    reply: Reply,
+    date: Option<&HeaderValue>,
+    out: &mut Buf,
+) -> bool {
     let body = response.body().as_ref();
-    let (has_body, keep_alive) = write_response_head(response, Framing::Length(body.len() as u64), reply, out);
+    let framing = Framing::Length(body.len() as u64);
+    let (has_body, keep_alive) = write_response_head(response, framing, reply, date, out);
     if has_body {
         out.put(body);
     }
@@ -88,13 +97,22 @@ pub fn write_response<B: AsRef<[u8]>>(response: &Response<B>, reply: Reply, out:
 
 /// Appends the head of a response as [`write_response`] does. Returns whether its body follows, and whether the connection
 /// stays open for another request.
-pub fn write_response_head<B>(response: &Response<B>, framing: Framing, reply: Reply, out: &mut Buf) -> (bool, bool) {
+pub fn write_response_head<B>(
+    response: &Response<B>,
+    framing: Framing,
+    reply: Reply,
+    date: Option<&HeaderValue>,
+    out: &mut Buf,
+) -> (bool, bool) {
     let status = response.status();
     let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let has_body = !bodiless && !reply.head_only;
     let ends = has_body && framing == Framing::UntilEnd;
     let keep_alive = reply.keep_alive && !ends && !has_token(response.headers(), CONNECTION, "close");
     write_status_line(status, out);
+    if let Some(date) = date.filter(|_| !status.is_informational() && !response.headers().contains_key(DATE)) {
+        write_field(&DATE, date.as_bytes(), out);
+    }
     for (name, value) in response.headers() {
         if !matches!(*name, CONNECTION | CONTENT_LENGTH | TRANSFER_ENCODING) {
             write_field(name, value.as_bytes(), out);

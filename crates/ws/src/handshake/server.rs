@@ -93,6 +93,8 @@ pub enum Refusal {
     Key,
     /// The page's origin is not allowed.
     Origin,
+    /// The page's name leads to a loopback address, and no proxy has forwarded the request (DNS rebinding).
+    Rebinding,
     /// `Sec-WebSocket-Protocol` is malformed.
     MalformedSubprotocol,
     /// The server requires an application protocol, and the client offers none of the server's.
@@ -109,7 +111,7 @@ impl Refusal {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::HttpVersion => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Upgrade | Self::Connection | Self::Version => StatusCode::UPGRADE_REQUIRED,
-            Self::Origin => StatusCode::FORBIDDEN,
+            Self::Origin | Self::Rebinding => StatusCode::FORBIDDEN,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -126,7 +128,13 @@ impl fmt::Display for Refusal {
             Self::Connection => "the header 'Connection: Upgrade' is missing; a proxy may have removed it",
             Self::Version => "Sec-WebSocket-Version must be 13",
             Self::Key => "Sec-WebSocket-Key must occur exactly once and be 16 bytes in base64",
-            Self::Origin => "pages of this origin may not connect",
+            Self::Origin => {
+                "pages of this origin may not connect; the server can allow it by name (Origins, or taut serve --origin)"
+            }
+            Self::Rebinding => {
+                "this server listens on loopback, and takes pages of localhost only (DNS rebinding); it can allow the \
+                 page's origin by name, and a proxy can send X-Forwarded-For"
+            }
             Self::MalformedSubprotocol => "Sec-WebSocket-Protocol is malformed",
             Self::Subprotocol => "none of the offered subprotocols is supported",
             Self::Extensions => "Sec-WebSocket-Extensions is malformed",
@@ -154,8 +162,9 @@ pub fn accept(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refuse
 fn negotiate(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refusal> {
     let headers = request.headers();
     let key = validate(request)?;
-    if !policy.origins.allow(headers) {
-        return Err(Refusal::Origin);
+    if !policy.origins.allow(request) {
+        let is_foreign = policy.origins == Origins::Loopback && Origins::SameHost.allow(request);
+        return Err(if is_foreign { Refusal::Rebinding } else { Refusal::Origin });
     }
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -1,8 +1,10 @@
 use super::HandshakeError;
+use super::host::{ascii_host, split_zone};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::net::Ipv6Addr;
 use http::{HeaderValue, Uri};
+use std::borrow::Cow;
 
 /// The server that a WebSocket URI names (RFC 6455, section 3): `ws://host[:port]/path?query` or `wss://…`.
 ///
@@ -14,6 +16,10 @@ pub struct Target {
     pub secure: bool,
     /// A DNS name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
+    /// The number of the interface through which an IPv6 address is reached: 2 in `wss://[fe80::1%2]/`.
+    ///
+    /// It has a meaning on this machine alone, so no peer learns it (RFC 6874, section 1).
+    pub zone: Option<u32>,
     /// The port; 80 or 443 if the URI has none.
     pub port: u16,
 }
@@ -21,7 +27,7 @@ pub struct Target {
 /// Parses a URI that a user wrote.
 ///
 /// Unlike `text.parse::<Uri>()`, it rejects a fragment, which [`Uri`] would drop, and a URI that [`Target::of`]
-/// rejects.
+/// rejects. It takes international host names, which the result has [in ASCII](super::ascii_host).
 ///
 /// # Errors
 /// [`HandshakeError::Uri`] if the text is not a usable WebSocket URI.
@@ -32,6 +38,7 @@ pub fn parse_uri(text: &str) -> Result<Uri, HandshakeError> {
     if !text.contains("://") {
         return Err(HandshakeError::Uri("it has no scheme; write ws:// or wss:// before it"));
     }
+    let text = ascii_host(text).map_err(HandshakeError::Uri)?;
     let uri: Uri = text.parse().map_err(|_| HandshakeError::Uri("it is not a URI; write wss://host:port/path"))?;
     Target::of(&uri)?;
     Ok(uri)
@@ -51,9 +58,10 @@ impl Target {
         };
         let authority = uri.authority().ok_or(HandshakeError::Uri("it has no host"))?.as_str();
         let host_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
-        let (host, port) = split_host_port(host_port).map_err(HandshakeError::Uri)?;
+        let (host_port, zone) = without_zone(host_port).map_err(HandshakeError::Uri)?;
+        let (host, port) = split_host_port(&host_port).map_err(HandshakeError::Uri)?;
         let port = port.unwrap_or(if secure { 443 } else { 80 });
-        Ok(Self { secure, host: host.to_owned(), port })
+        Ok(Self { secure, host: host.to_owned(), zone, port })
     }
 
     /// The value of the header `Host`: IPv6 addresses in brackets, no default port.
@@ -65,6 +73,14 @@ impl Target {
             (_, port) => format!("{host}:{port}"),
         }
     }
+}
+
+/// Takes the zone out of the address in `[address%zone]:port`.
+fn without_zone(host_port: &str) -> Result<(Cow<'_, str>, Option<u32>), &'static str> {
+    let bracketed = host_port.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let Some((address, port)) = bracketed else { return Ok((host_port.into(), None)) };
+    let (ip, zone) = split_zone(address)?;
+    Ok((format!("[{ip}]{port}").into(), zone))
 }
 
 /// Splits `host[:port]` into the host, without brackets, and the port.

@@ -40,7 +40,7 @@ fn answer(request: &http::Request<()>) {
         }
         Err(refused) => {
             let reply = Reply::to(request);
-            let open = write_response(&refused.response, reply, &mut out);
+            let open = write_response(&refused.response, reply, None, &mut out);
             assert_eq!(open, reply.keep_alive);
             if reply.head_only { 0 } else { refused.response.body().len() }
         }

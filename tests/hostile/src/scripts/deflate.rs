@@ -1,7 +1,7 @@
 //! Compressed messages (RFC 7692): bombs in one message and in many, and streams that are none.
 
 use crate::script::{Begin, Expect, Script, Step};
-use crate::wire::{BINARY, CONTINUES, ENDS, RSV1, TEXT, TEXT_BEGINS, deflated, masked};
+use crate::wire::{BINARY, CONTINUES, ENDS, RSV1, TEXT, TEXT_BEGINS, deflated, long_header, masked};
 
 const GROUP: &str = "compression";
 
@@ -45,6 +45,17 @@ pub(super) fn scripts() -> Vec<Script> {
         ),
         send("RSV1 in a ping", masked(0x89 | RSV1, b""), Expect::Close(1002)),
         send("compressed text that is no UTF-8", masked(TEXT | RSV1, &deflated(b"ab\xff")), Expect::Close(1007)),
+        send("a compressed frame of 2^62 bytes", long_header(BINARY | RSV1, 1 << 62), Expect::Close(1009)),
+        Script::new(
+            GROUP,
+            "blocks that inflate to nothing, without an end",
+            vec![
+                Step::Send(masked(0x02 | RSV1, &[0, 0, 0, 0xff, 0xff])),
+                Step::Times(2_000, vec![Step::Send(masked(CONTINUES, &[0, 0, 0, 0xff, 0xff].repeat(1_000)))]),
+            ],
+            Expect::Close(1009),
+        )
+        .begin(Begin::Deflate),
         send("4,096 empty stored blocks", squeezed(&[0, 0, 0, 0xff, 0xff].repeat(4_096)), Expect::Close(1007))
             .expecting_any(),
     ]

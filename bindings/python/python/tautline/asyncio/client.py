@@ -25,6 +25,9 @@ __all__ = ["ClientConnection", "connect", "process_exception", "unix_connect"]
 
 MAX_REDIRECTS = 10
 
+# The longest wait before another attempt, in seconds, also if a server asks for more.
+LONGEST_DELAY = 90.0
+
 # The platform's authorities for wss://, and nothing for ws://. `None` means no TLS.
 DEFAULT_TLS: typing.Any = object()
 
@@ -92,7 +95,7 @@ def process_exception(exc: Exception) -> typing.Optional[Exception]:
     """Whether reconnecting is in vain: returns the exception then, else ``None``."""
     if isinstance(exc, (OSError, EOFError, asyncio.TimeoutError, InvalidMessage)):
         return None
-    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (429, 500, 502, 503, 504):
         return None
     return exc
 
@@ -103,7 +106,7 @@ def backoff() -> typing.Generator[float, None, None]:
     delay = 3.1
     while True:
         yield delay
-        delay = min(delay * 1.6, 90.0)
+        delay = min(delay * 1.6, LONGEST_DELAY)
 
 
 class connect:
@@ -193,18 +196,21 @@ class connect:
     async def _dial(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
         events = _events(loop)
-        address = None
+        address, addresses = None, []
         if self.path is not None:
             address = f"unix:{self.path}"
         elif self.host is not None or self.port is not None:
-            address = await _resolve(loop, self.host or self._split.hostname, self.port or port_of(self._split))
-        proxy = proxy_of(self.proxy, self._split) if address is None else None
+            # A name in ASCII, which an international one is not in the URI.
+            name = self.host or _native.host_of(urllib.parse.urlunsplit(self._split))[0]
+            addresses = await _resolve(loop, name, self.port or port_of(self._split))
+        proxy = proxy_of(self.proxy, self._split) if address is None and not addresses else None
         dialer = dialer_for(self.limits, self.ssl, self._split.scheme == "wss")
         key, request = dial(
             dialer,
             events.hub,
             self._split,
             address=address,
+            addresses=addresses,
             server_name=self.server_hostname,
             headers=request_headers(self._split, self.additional_headers, self.user_agent_header),
             subprotocols=self.subprotocols,
@@ -275,8 +281,14 @@ class connect:
                     raise
                 if fatal is not None:
                     raise fatal from exc
+                is_first = delays is None
                 delays = delays or self.reconnect_delays()
                 delay = next(delays)
+                if isinstance(exc, InvalidStatus) and exc.retry_after is not None:
+                    # In place of the first wait, and as the least of later ones. A server that refuses many tells them
+                    # the same time, so a random part is added: they must not come back together.
+                    told = min(exc.retry_after, LONGEST_DELAY) * (1 + random.random() / 4)
+                    delay = told if is_first else max(delay, told)
                 why = traceback.format_exception_only(type(exc), exc)[0].strip()
                 self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, why)
                 await asyncio.sleep(delay)
@@ -293,7 +305,13 @@ def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kw
     return connect(uri, path=os.fspath(path), **kwargs)
 
 
-async def _resolve(loop: asyncio.AbstractEventLoop, host: typing.Optional[str], port: int) -> str:
-    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    address, number = typing.cast("tuple[str, int]", infos[0][4][:2])
-    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+async def _resolve(loop: asyncio.AbstractEventLoop, host: typing.Optional[str], port: int) -> list[str]:
+    """All addresses of a host, in the resolver's order, each once."""
+    addresses: dict[str, None] = {}
+    for _, _, _, _, found in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        address, number, *rest = typing.cast("tuple[typing.Any, ...]", found)
+        zone = f"%{rest[1]}" if len(rest) == 2 and rest[1] else ""
+        addresses[f"[{address}{zone}]:{number}" if ":" in address else f"{address}:{number}"] = None
+    if not addresses:
+        raise OSError(f"{host!r} has no address")
+    return list(addresses)

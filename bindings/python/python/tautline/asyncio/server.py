@@ -11,7 +11,6 @@ import http
 import inspect
 import logging
 import os
-import re
 import socket
 import sys
 import typing
@@ -19,6 +18,7 @@ import typing
 from .. import _native
 from .._addresses import passive_addresses
 from .._limits import native_options
+from .._origins import allowed_origins, check_origin
 from .._version import __version__
 from ..datastructures import Headers
 from ..exceptions import InvalidOrigin, NegotiationError
@@ -335,23 +335,6 @@ class Server:
         return next((name for name in ours if name in offered), None)
 
 
-def check_origin(allowed: typing.Any, headers: Headers) -> None:
-    """Raises an exception unless pages of the request's origin may connect."""
-    if allowed is None:
-        return
-    values = headers.get_all("Origin")
-    if len(values) > 1:
-        raise InvalidOrigin(", ".join(values))
-    origin = values[0] if values else None
-    for one in allowed:
-        if isinstance(one, re.Pattern):
-            if origin is not None and one.fullmatch(origin):
-                return
-        elif one == origin:
-            return
-    raise InvalidOrigin(origin)
-
-
 async def _called(hook: typing.Any, *arguments: typing.Any) -> typing.Optional[Response]:
     """The result of a hook, which may be a coroutine; ``None`` without a hook."""
     result = None if hook is None else hook(*arguments)
@@ -434,7 +417,7 @@ def serve(
         "tls": None if ssl is None else options_of(ssl, server=True),
         "loops": loops,
         "asks": any(hook is not None for hook in hooks),
-        "origins": origins,
+        "origins": allowed_origins(origins),
         "select_subprotocol": select_subprotocol,
         "process_request": process_request,
         "process_response": process_response,

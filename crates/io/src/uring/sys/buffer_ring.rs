@@ -7,14 +7,71 @@ use io_uring::types::BufRingEntry;
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 /// Bytes that arrived in a [`BufferRing`].
-#[derive(Debug)]
-pub(in crate::uring) struct Chunk {
+///
+/// It borrows the ring, so the kernel gets none of the memory back while a chunk exists.
+///
+/// INVARIANT: `floor..start + len` lies within the ring's memory, in buffers of which the kernel writes to none of
+/// these bytes.
+///
+/// ```
+/// # use tautline_io::Arrival;
+/// # mod stamp {
+/// #     pub const CONTROL: usize = 64;
+/// #     pub fn stamp(_: &[u8]) -> Option<crate::Arrival> { None }
+/// # }
+/// # mod uring {
+/// #     pub mod sys {
+/// #         pub struct Sizes { pub buffers: u16, pub buffer: u32, pub headroom: usize }
+/// #         pub mod entry { pub struct Entry { pub flags: u32 } }
+/// #         pub mod buffer_ring {
+/// #             include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/uring/sys/buffer_ring.rs"));
+/// #             pub fn test() -> Option<()> {
+/// #                 let mut ring = BufferRing::new(&Sizes { buffers: 2, buffer: 4096, headroom: 64 }).ok()?;
+/// let mut chunk = ring.take(&Entry { flags: 1 }, 5)?;
+/// assert_eq!(chunk.lend().0.len(), 64 + 5);
+/// ring.recycle();
+/// #                 Some(())
+/// #             }
+/// #         }
+/// #     }
+/// # }
+/// # fn main() { assert_eq!(uring::sys::buffer_ring::test(), Some(())); }
+/// ```
+///
+/// A chunk that is used after its memory may have gone back does not compile:
+/// ```compile_fail,E0499
+/// # use tautline_io::Arrival;
+/// # mod stamp {
+/// #     pub const CONTROL: usize = 64;
+/// #     pub fn stamp(_: &[u8]) -> Option<crate::Arrival> { None }
+/// # }
+/// # mod uring {
+/// #     pub mod sys {
+/// #         pub struct Sizes { pub buffers: u16, pub buffer: u32, pub headroom: usize }
+/// #         pub mod entry { pub struct Entry { pub flags: u32 } }
+/// #         pub mod buffer_ring {
+/// #             include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/uring/sys/buffer_ring.rs"));
+/// #             pub fn test() -> Option<()> {
+/// #                 let mut ring = BufferRing::new(&Sizes { buffers: 2, buffer: 4096, headroom: 64 }).ok()?;
+/// let mut chunk = ring.take(&Entry { flags: 1 }, 5)?;
+/// ring.recycle();
+/// assert_eq!(chunk.lend().0.len(), 64 + 5);
+/// #                 Some(())
+/// #             }
+/// #         }
+/// #     }
+/// # }
+/// # fn main() { assert_eq!(uring::sys::buffer_ring::test(), Some(())); }
+/// ```
+pub(in crate::uring) struct Chunk<'r> {
+    buffer_ring: &'r mut BufferRing,
     /// Index of the first byte in the ring's memory.
-    pub(super) start: usize,
-    pub(super) len: usize,
+    start: usize,
+    len: usize,
     /// Index from which on the memory in front of the bytes is ours.
     floor: usize,
     pub(in crate::uring) arrival: Option<Arrival>,
@@ -25,10 +82,59 @@ pub(in crate::uring) struct Chunk {
 const FRONT: usize = NUMBERS + CONTROL;
 const NUMBERS: usize = 16;
 
-impl Chunk {
+impl Chunk<'_> {
+    /// The ring in which the bytes lie.
+    pub(super) const fn buffer_ring(&self) -> &BufferRing {
+        self.buffer_ring
+    }
+
     pub(in crate::uring) const fn len(&self) -> usize {
         self.len
     }
+
+    /// The bytes with room in front. Bytes of earlier chunks are overwritten where the room is used.
+    pub(in crate::uring) fn lend(&mut self) -> (&mut [u8], usize) {
+        let room = (self.start - self.floor).min(self.buffer_ring.headroom);
+        // SAFETY: it lies within the memory (INVARIANT), all of which is initialised.
+        let first = unsafe { self.buffer_ring.memory.add(self.start - room) };
+        // SAFETY: as above. The kernel writes to none of it (INVARIANT), and gets none of it back meanwhile, since that
+        // takes the ring. The slice borrows the only chunk there is, so nothing else is lent.
+        (unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), room + self.len) }, room)
+    }
+
+    /// Whether the bytes of a completion continue these.
+    pub(super) fn goes_on_with(&self, entry: &Entry) -> bool {
+        self.buffer_ring.position(entry) == Some(self.start + self.len)
+    }
+
+    /// Adds the bytes of a completion that [continues](Self::goes_on_with) these. `None` if it has none, or others.
+    pub(super) fn append(&mut self, entry: &Entry, len: u32) -> Option<()> {
+        let end = self.start + self.len;
+        let next = self.buffer_ring.account(entry, len).filter(|next| next.start == end)?;
+        self.len += next.len;
+        Some(())
+    }
+
+    /// Cuts the header of a stamped receive off. `None` if no bytes are behind it.
+    fn without_header(mut self) -> Option<Self> {
+        let (bytes, room) = self.lend();
+        let (front, content) = bytes.get(room..)?.split_at_checked(FRONT)?;
+        let written: &[u8; 4] = front.get(4..)?.first_chunk()?;
+        let written = (u32::from_ne_bytes(*written) as usize).min(CONTROL);
+        // SAFETY: the kernel wrote these bytes for one completion. Only `take_stamped` calls this, with the chunk that it
+        // has just made of that completion.
+        let arrival = unsafe { stamp(front.get(NUMBERS..NUMBERS + written)?) };
+        let len = content.len();
+        (self.start, self.len, self.arrival) = (self.start + FRONT, len, arrival);
+        (len > 0).then_some(self)
+    }
+}
+
+/// The location of a completion's bytes.
+struct Piece {
+    start: usize,
+    len: usize,
+    floor: usize,
 }
 
 /// Memory that the kernel receives into: headroom, then buffers side by side, which it fills in turn.
@@ -48,6 +154,10 @@ pub(in crate::uring) struct BufferRing {
     retired: VecDeque<u16>,
     tail: u16,
 }
+
+/// Tells a [`BufferRing`] from all others that exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity(NonZeroUsize);
 
 // SAFETY: it owns what it points to, and nothing of it is bound to a thread.
 unsafe impl Send for BufferRing {}
@@ -84,6 +194,11 @@ impl BufferRing {
         Ok((memory, entries.map_err(too_big)?))
     }
 
+    pub(super) fn identity(&self) -> Identity {
+        // No other ring has entries there before these are freed.
+        Identity(self.entries.addr())
+    }
+
     /// # Safety
     /// The kernel must not use this memory any more.
     pub(super) unsafe fn free(self) {
@@ -101,8 +216,20 @@ impl BufferRing {
         Some(self.headroom + number * self.size + self.used.get(number)?)
     }
 
+    /// Takes the bytes of a completion. `None` if it has none.
+    pub(super) fn take(&mut self, entry: &Entry, len: u32) -> Option<Chunk<'_>> {
+        let Piece { start, len, floor } = self.account(entry, len)?;
+        Some(Chunk { buffer_ring: self, start, len, floor, arrival: None })
+    }
+
+    /// Takes the bytes of a stamped receive. `None` if no bytes came, as at the end of a stream, or if the buffer had
+    /// room for no more than the header.
+    pub(super) fn take_stamped(&mut self, entry: &Entry, len: u32) -> Option<Chunk<'_>> {
+        self.take(entry, len)?.without_header()
+    }
+
     /// Accounts for the bytes of a completion.
-    pub(super) fn take(&mut self, entry: &Entry, len: u32) -> Option<Chunk> {
+    fn account(&mut self, entry: &Entry, len: u32) -> Option<Piece> {
         let start = self.position(entry)?;
         let number = cqueue::buffer_select(entry.flags)?;
         let index = usize::from(number);
@@ -120,38 +247,11 @@ impl BufferRing {
             self.order.pop_front();
             self.retired.push_back(number);
         }
-        (len > 0).then_some(Chunk { start, len: len as usize, floor, arrival: None })
+        (len > 0).then_some(Piece { start, len: len as usize, floor })
     }
 
-    /// Accounts for the bytes of a stamped receive. `None` if no bytes came, as at the end of a stream, or if the
-    /// buffer had room for no more than the header.
-    pub(super) fn take_stamped(&mut self, entry: &Entry, len: u32) -> Option<Chunk> {
-        let mut chunk = self.take(entry, len)?;
-        let (bytes, room) = self.lend(&chunk);
-        let (front, content) = bytes.get(room..)?.split_at_checked(FRONT)?;
-        let written: &[u8; 4] = front.get(4..)?.first_chunk()?;
-        let written = (u32::from_ne_bytes(*written) as usize).min(CONTROL);
-        // SAFETY: the kernel wrote these bytes for this completion, which is taken once.
-        let arrival = unsafe { stamp(front.get(NUMBERS..NUMBERS + written)?) };
-        let len = content.len();
-        chunk.start += FRONT;
-        (chunk.len, chunk.arrival) = (len, arrival);
-        (len > 0).then_some(chunk)
-    }
-
-    /// The bytes of `chunk` with room in front. Bytes of earlier chunks are overwritten where the room is used.
-    pub(in crate::uring) fn lend(&mut self, chunk: &Chunk) -> (&mut [u8], usize) {
-        let room = (chunk.start - chunk.floor).min(self.headroom);
-        // SAFETY: it lies within `memory`, all of which is initialised. It is the kernel's no more: `take` accounted
-        // for it, and `recycle` cannot be called while it is lent.
-        let first = unsafe { self.memory.add(chunk.start - room) };
-        // SAFETY: as above; the slice borrows `self`, so that nothing else is lent meanwhile.
-        (unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), room + chunk.len) }, room)
-    }
-
-    /// Lets the kernel fill the memory from its front again, which is in the cache. Chunks taken before must not be
-    /// lent any more. The kernel must not receive meanwhile: under `DEFER_TASKRUN` it does so only while it is
-    /// entered.
+    /// Lets the kernel fill the memory from its front again, which is in the cache. The kernel must not
+    /// receive meanwhile: under `DEFER_TASKRUN` it does so only while it is entered.
     ///
     /// The kernel keeps count of the buffer that it fills in that buffer's entry (`IOU_PBUF_RING_INC`). Only this
     /// entry is compared with our count; if they differ, nothing changes.
@@ -177,7 +277,7 @@ impl BufferRing {
         (0..self.count).for_each(|number| self.give(number));
     }
 
-    /// Gives all full buffers but the last back to the kernel. Chunks taken before must not be lent any more.
+    /// Gives all full buffers but the last back to the kernel.
     pub(in crate::uring) fn recycle(&mut self) {
         while self.retired.len() > 1 {
             if let Some(number) = self.retired.pop_front() {

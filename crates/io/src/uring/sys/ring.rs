@@ -1,4 +1,4 @@
-use super::buffer_ring::{BufferRing, Chunk};
+use super::buffer_ring::{BufferRing, Chunk, Identity};
 use super::enter::Enter;
 use super::entry::Entry;
 use super::source::{Completion, MAX_INDEX, Source, With};
@@ -63,6 +63,10 @@ pub(in crate::uring) struct Ring {
     arrived: VecDeque<Entry>,
     /// Lent to the driver for each turn.
     buffer_ring: Option<BufferRing>,
+    /// Tells it from the buffers of other rings, whose memory another kernel ring writes to.
+    own: Identity,
+    /// Whether a receive was asked for.
+    received: bool,
     /// The message by which receives ask for stamps, if they do: room for control messages.
     stamped: Option<Box<libc::msghdr>>,
 }
@@ -106,6 +110,8 @@ impl Ring {
             closing: Vec::new(),
             behind: VecDeque::new(),
             arrived: VecDeque::new(),
+            own: buffer_ring.identity(),
+            received: false,
             buffer_ring: Some(buffer_ring),
             stamped: None,
         })
@@ -113,6 +119,7 @@ impl Ring {
 
     /// Has receives bring stamps from now on. Earlier receives would be taken for stamped ones, so there must be none.
     pub(in crate::uring) fn stamp(&mut self) {
+        assert!(!self.received, "stamps are asked for after a receive without");
         // SAFETY: a message of zeros is one without name, data and control.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_controllen = CONTROL as _;
@@ -133,12 +140,20 @@ impl Ring {
 
     /// Takes the buffer ring back at the end of a turn.
     pub(in crate::uring) fn return_inbox(&mut self, buffer_ring: BufferRing) {
+        self.check(&buffer_ring);
         self.buffer_ring = Some(buffer_ring);
+    }
+
+    /// Ends a call with the buffers of another ring: the kernel may be writing to them.
+    #[inline]
+    fn check(&self, buffer_ring: &BufferRing) {
+        assert!(buffer_ring.identity() == self.own, "the buffers are those of another io_uring");
     }
 
     /// Lets the kernel fill the memory from its front again, if no completion waits. Called before the kernel is
     /// entered.
     pub(in crate::uring) fn rewind(&self, buffer_ring: &mut BufferRing) {
+        self.check(buffer_ring);
         if self.arrived.is_empty() {
             buffer_ring.rewind();
         }
@@ -150,6 +165,7 @@ impl Ring {
     }
 
     pub(in crate::uring) fn receive(&mut self, fd: impl AsFd, token: Token) {
+        self.received = true;
         let entry = match &self.stamped {
             None => opcode::RecvMulti::new(number(fd), GROUP).build(),
             Some(message) => {
@@ -265,7 +281,8 @@ impl Ring {
     }
 
     /// The next completion.
-    pub(in crate::uring) fn next(&mut self, buffer_ring: &mut BufferRing) -> Option<Completion> {
+    pub(in crate::uring) fn next<'r>(&mut self, buffer_ring: &'r mut BufferRing) -> Option<Completion<'r>> {
+        self.check(buffer_ring);
         let entry = self.arrived.pop_front()?;
         let source = Source::of(entry.data);
         let more = cqueue::more(entry.flags);
@@ -287,7 +304,7 @@ impl Ring {
     }
 
     /// Handles a completion of a send. A zero-copy send has two: one with its result, and one that frees the buffer.
-    fn sent(&mut self, index: u32, entry: &Entry, result: &mut Result<u32, Errno>) -> With {
+    fn sent(&mut self, index: u32, entry: &Entry, result: &mut Result<u32, Errno>) -> With<'static> {
         let Some(Some(sending)) = self.sends.get_mut(index as usize) else { return With::Nothing };
         if cqueue::more(entry.flags) {
             sending.result = *result;
@@ -308,25 +325,20 @@ impl Ring {
 
     /// Takes the next completion too if its bytes continue `chunk`, up to `most` bytes in all.
     /// Returns whether the request goes on; `None` if nothing was joined.
-    pub(in crate::uring) fn join(
-        &mut self,
-        buffer_ring: &mut BufferRing,
-        token: Token,
-        chunk: &mut Chunk,
-        most: usize,
-    ) -> Option<bool> {
+    pub(in crate::uring) fn join(&mut self, token: Token, chunk: &mut Chunk<'_>, most: usize) -> Option<bool> {
+        self.check(chunk.buffer_ring());
         if self.stamped.is_some() {
             // A header lies in front of each receive's bytes.
             return None;
         }
         let entry = self.arrived.front().filter(|entry| entry.data == Source::Receive(token).data())?;
         let len = entry.result().ok()?;
-        if chunk.len + len as usize > most || buffer_ring.position(entry)? != chunk.start + chunk.len {
+        if chunk.len() + len as usize > most || !chunk.goes_on_with(entry) {
             return None;
         }
         let more = cqueue::more(entry.flags);
         let entry = self.arrived.pop_front()?;
-        chunk.len += buffer_ring.take(&entry, len)?.len;
+        chunk.append(&entry, len)?;
         self.running -= usize::from(!more);
         Some(more)
     }
@@ -472,7 +484,7 @@ fn number(fd: impl AsFd) -> Fd {
 /// The chunk of a stamped receive. Without one the result becomes `ENOBUFS`: the driver receives directly, to see
 /// whether the stream has ended. A buffer may have had room for the header only (then no bytes come), or not even for
 /// that (`EFAULT`).
-fn stamped(buffer_ring: &mut BufferRing, entry: &Entry, result: &mut Result<u32, Errno>) -> With {
+fn stamped<'r>(buffer_ring: &'r mut BufferRing, entry: &Entry, result: &mut Result<u32, Errno>) -> With<'r> {
     // A completion without a buffer belongs to a poll, which only reports that something is there.
     if let Ok(len) = *result
         && buffer_ring.position(entry).is_some()
@@ -495,4 +507,59 @@ fn missing(what: &str, error: &io::Error) -> io::Error {
         _ => "refused",
     };
     io::Error::new(error.kind(), format!("io_uring: no {what}: {reason} ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sizes;
+    use super::super::buffer_ring::BufferRing;
+    use super::super::entry::Entry;
+    use super::{Ring, Source, With};
+    use crate::Token;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A ring, if this machine has io_uring. The tests of the driver report it if not.
+    fn ring() -> Option<(Ring, BufferRing)> {
+        let sizes = Sizes { submissions: 8, completions: 8, buffers: 2, buffer: 4096, headroom: 64 };
+        let mut ring = Ring::new(&sizes).ok()?;
+        let buffers = ring.lend_inbox()?;
+        Some((ring, buffers))
+    }
+
+    /// A completion of 5 bytes in the first buffer.
+    fn completion() -> Entry {
+        let token = Token { index: 0, generation: 0 };
+        Entry { data: Source::Receive(token).data(), result: 5, flags: 1 }
+    }
+
+    #[test]
+    fn buffers_of_another_ring_are_refused() {
+        let (Some((mut ring, mut own)), Some((mut other, mut foreign))) = (ring(), ring()) else { return };
+        let token = Token { index: 0, generation: 0 };
+        ring.arrived.extend([completion(), completion()]);
+        let mut refused = |act: &mut dyn FnMut(&mut Ring, &mut BufferRing)| {
+            catch_unwind(AssertUnwindSafe(|| act(&mut ring, &mut foreign))).is_err()
+        };
+        assert!(refused(&mut |ring, foreign| drop(ring.next(foreign))));
+        assert!(refused(&mut |ring, foreign| ring.rewind(foreign)));
+        assert!(refused(&mut |ring, foreign| {
+            let mut chunk = foreign.take(&completion(), 5).unwrap();
+            ring.join(token, &mut chunk, 4096);
+        }));
+        // `return_inbox` begins with this check. The memory that it refuses is never freed, so it is not called here.
+        assert!(refused(&mut |ring, foreign| ring.check(foreign)));
+        assert_eq!(ring.ready(), 2, "refused calls have changed nothing");
+        assert!(matches!(ring.next(&mut own).unwrap().with, With::Chunk(_)));
+        ring.return_inbox(own);
+        other.return_inbox(foreign);
+    }
+
+    #[test]
+    fn stamps_are_not_read_out_of_receives_without() {
+        let Some((mut ring, own)) = ring() else { return };
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        ring.receive(&socket, Token { index: 0, generation: 0 });
+        assert!(catch_unwind(AssertUnwindSafe(|| ring.stamp())).is_err());
+        ring.return_inbox(own);
+    }
 }

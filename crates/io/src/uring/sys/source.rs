@@ -66,18 +66,18 @@ impl Source {
 }
 
 /// One completion.
-pub(in crate::uring) struct Completion {
+pub(in crate::uring) struct Completion<'r> {
     pub(in crate::uring) source: Source,
     pub(in crate::uring) result: Result<u32, Errno>,
     /// The request goes on.
     pub(in crate::uring) more: bool,
-    pub(in crate::uring) with: With,
+    pub(in crate::uring) with: With<'r>,
 }
 
 /// The payload of a [`Completion`].
-pub(in crate::uring) enum With {
+pub(in crate::uring) enum With<'r> {
     Nothing,
-    Chunk(Chunk),
+    Chunk(Chunk<'r>),
     Accepted(OwnedFd),
     Sent(Token, Buf),
 }

@@ -4,7 +4,6 @@ use crate::load::client::{Client, OnMessage};
 use crate::load::make::config;
 use crate::load::progress::Progress;
 use crate::load::server::Server;
-use crate::random::SplitMix;
 use crate::{Error, Span};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine::OwnDescriptors;
+use tautline_measure::SplitMix;
 
 /// Connections that one thread opens at a time: as many as a client keeps tickets.
 const AT_ONCE: usize = 8;

@@ -2,11 +2,11 @@
 
 use super::super::peer::checkout;
 use crate::Error;
-use crate::named::named;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tautline_measure::named;
 
 named! {
     /// An echo server in Python. The name is also the first argument of its script.
@@ -94,8 +94,8 @@ pub(in super::super) fn echo_in_c() -> Option<PathBuf> {
     Some(folder()?.join("ws_echo")).filter(|program| program.exists())
 }
 
-/// Makes the virtual environment, and installs the package of this checkout in it.
-fn make_python() -> Result<(), Error> {
+/// Makes the virtual environment with the packages of others.
+pub(in super::super) fn make_venv() -> Result<(), Error> {
     let (folder, checkout) = places()?;
     let venv = folder.join("venv");
     if !venv.join("bin/maturin").exists() {
@@ -110,7 +110,14 @@ fn make_python() -> Result<(), Error> {
             }
         }
     }
-    let wheels = folder.join("wheels");
+    Ok(())
+}
+
+/// Installs the package of this checkout in the virtual environment.
+fn make_python() -> Result<(), Error> {
+    make_venv()?;
+    let (folder, checkout) = places()?;
+    let (venv, wheels) = (folder.join("venv"), folder.join("wheels"));
     let mut build = Command::new(venv.join("bin/maturin"));
     build.args(["build", "--release", "--locked", "--quiet", "--manifest-path"]);
     build.arg(checkout.join("bindings/python/Cargo.toml")).arg("--out").arg(&wheels);
@@ -127,10 +134,11 @@ fn make_library(folder: &Path, checkout: &Path) -> Result<PathBuf, Error> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     // No library for Rust beside it: with one, rustc does not optimise across crates.
-    build.args(["rustc", "--release", "--locked", "--quiet", "-p", "tautline-capi", "--lib", "--crate-type", "cdylib"]);
+    build.args(["rustc", "--profile", "dist", "--locked", "--quiet", "-p", "tautline-capi"]);
+    build.args(["--lib", "--crate-type", "cdylib"]);
     build.arg("--manifest-path").arg(checkout.join("Cargo.toml"));
     run(build.arg("--target-dir").arg(&target), "cargo rustc")?;
-    Ok(target.join("release/libtautline_capi.so"))
+    Ok(target.join("dist/libtautline_capi.so"))
 }
 
 /// Builds the example in C against the library.

@@ -8,9 +8,10 @@ use crate::load::{Broadcast, Echo, Lengths};
 use crate::{Content, Error, Protocol, Span};
 use std::fmt;
 use std::time::Duration;
+use tautline::{CipherSuite, ProtocolVersion};
 
 /// The version and the cipher suite that all servers speak.
-const TLS: (&str, &str) = ("TLSv1.3", "TLS13_AES_128_GCM_SHA256");
+const TLS: (ProtocolVersion, CipherSuite) = (ProtocolVersion::Tls13, CipherSuite::Aes128GcmSha256);
 
 /// Texts and bytes of these lengths are sent first: the ends of the three forms of a frame's length, and several records.
 const LENGTHS: [usize; 8] = [0, 1, 125, 126, 65_535, 65_536, 100_000, 1_000_000];
@@ -88,9 +89,9 @@ pub(super) fn echo(process: &Process) -> Result<(), Error> {
     let mut exact = server.clone();
     exact.target.deflate = None;
     let spoken = Lengths { server: &exact, lengths: &LENGTHS }.run()?;
-    let (version, suite) = (spoken.version, spoken.suite.as_str());
-    if (version, suite) != TLS {
-        return Err(Error::Failed(format!("it speaks {version} with {suite}, not {} with {}", TLS.0, TLS.1)));
+    let (version, suite) = TLS;
+    if (spoken.version, spoken.suite) != (Some(version), Some(suite)) {
+        return Err(Error::Failed(format!("it speaks {spoken}, not {version} with {suite}")));
     }
     for (size, pipeline, ms) in LOADS {
         let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(ms) };

@@ -1,9 +1,9 @@
 use super::super::Effort;
 use super::super::{Row, Subject, Traffic};
 use super::compositions::{self, Composition, Transport};
-use crate::named::named;
 use crate::{Case, DriverKind, Protocol};
 use tautline::{DriverConfig, Spread, Stage, Stages, TlsEngine};
+use tautline_measure::named;
 
 /// Traffic of the targets: messages of 200 bytes, each in its own record.
 pub(super) const STEADY: Traffic = Traffic::Steady { size: SIZE, rate: 10_000 };

@@ -58,7 +58,8 @@ fn targets_come_and_go_while_the_loop_runs() {
 #[test]
 fn a_target_that_is_given_up_is_reported_once() {
     let closed = ClosedPort::new().unwrap();
-    let target = Target::new(&format!("ws://{}/", closed.address())).unwrap();
+    let uri = format!("ws://{}/", closed.address());
+    let target = Target::new(&uri).unwrap();
     let (client, events) = staying(Over::Plain, App::default());
     let shard = &client.shards()[0];
     let once = shard.connect(target.clone()).unwrap();
@@ -75,15 +76,19 @@ fn a_target_that_is_given_up_is_reported_once() {
     // The loop has no TLS engine.
     let wrong = shard.connect(Target::new("wss://localhost/").unwrap().with_reconnect(long())).unwrap();
     let error = events.nth("the wrong scheme", 0, |event| match event {
-        Event::Failed(dial, error, Some(_)) if *dial == wrong => Some(error.clone()),
+        Event::Failed(dial, error, None) if *dial == wrong => Some(error.clone()),
         _ => None,
     });
     assert!(error.contains("wss://"), "{error}");
+    assert_eq!(events.dial_end(wrong), 1, "no further attempt can help");
+    let drained = shard.connect(Target::new(&uri).unwrap().with_reconnect(long())).unwrap();
+    let failed = |event: &Event| matches!(event, Event::Failed(dial, ..) if *dial == drained).then_some(());
+    events.nth("the first attempt", 0, failed);
     let ends = events.all().iter().filter(|event| matches!(event, Event::DialEnd(_))).count();
-    assert_eq!(ends, 3);
+    assert_eq!(ends, 4);
     client.drain(CloseCode::NORMAL, "", Duration::ZERO);
     client.join().unwrap();
-    assert_eq!(events.dial_end(wrong), 2, "a drain gives it up");
+    assert_eq!(events.dial_end(drained), 2, "a drain gives it up");
 }
 
 /// A handler that can be made once.

@@ -3,8 +3,10 @@
 mod bouncing;
 mod connecting;
 mod dialing;
+mod names;
 mod proxies;
 mod reconnecting;
+mod recovering;
 mod refused;
 mod tls;
 

@@ -62,9 +62,10 @@ fn http_proxy(to: SocketAddr) -> (u16, JoinHandle<String>) {
 /// Starts a SOCKS5 proxy, which requires a password if `login` is true. Its thread returns the destination as `HOST:PORT`.
 fn socks_proxy(to: SocketAddr, login: bool) -> (u16, JoinHandle<String>) {
     proxy(move |mut stream| {
-        let methods = request(&mut stream, |bytes| bytes.len() == 3);
-        assert_eq!(methods, if login { [5, 1, 2] } else { [5, 1, 0] });
-        stream.write_all(&[5, methods[2]]).unwrap();
+        // It gets login method 0 with and without credentials, and method 2 with them.
+        let methods = request(&mut stream, |bytes| bytes.len() == 2 + usize::from(bytes.get(1).copied().unwrap_or(9)));
+        assert!(methods == [5, 2, 0, 2] || !login && methods == [5, 1, 0], "{methods:?}");
+        stream.write_all(&[5, if login { 2 } else { 0 }]).unwrap();
         if login {
             let credentials = request(&mut stream, |bytes| bytes.len() == 3 + 2 + 6);
             assert_eq!(credentials, b"\x01\x02me\x06secret");
@@ -115,10 +116,9 @@ fn http_connect() {
 #[test]
 fn socks5() {
     both(|over| {
-        for login in [false, true] {
+        for (user, login) in [("", false), ("me:secret@", true), ("me:secret@", false)] {
             let server = serve(over, config(), App::default());
             let (port, thread) = socks_proxy(server.tcp(), login);
-            let user = if login { "me:secret@" } else { "" };
             echoes(&server, target(&server, &format!("socks5://{user}localhost:{port}")));
             assert_eq!(thread.join().unwrap(), "localhost:4711");
             server.survives();
@@ -189,9 +189,9 @@ fn refusals_are_explained() {
             b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
             "refused the tunnel: \"HTTP/1.1 502 Bad Gateway\"",
         ),
-        ("http", b"SSH-2.0\r\n\r\n", "refused the tunnel: \"SSH-2.0\""),
-        ("socks5", b"\x05\xff", "accepts none of the offered login methods"),
-        ("socks5", b"\x05\x02", "this is no SOCKS5 proxy"),
+        ("http", b"SSH-2.0\r\n\r\n", "this is no HTTP proxy: it answered \"SSH-2.0\""),
+        ("socks5", b"\x05\xff", "wants a login: write USER:PASSWORD@ before its host"),
+        ("socks5", b"\x05\x02", "it chose login method 2, which was not offered"),
         ("socks5", b"\x05\x00\x05\x05\x00\x01", "could not connect to localhost:4711: connection refused"),
         ("socks5", b"\x05\x00\x05\x04\x00\x01", "could not connect to localhost:4711: host unreachable"),
         ("socks5", b"HTTP/1.1 400 Bad Request", "this is no SOCKS5 proxy"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{DATA, Direction, HEAD, NEW_KEYS, REFUSED, frame, head};
+use tautline_tls::alert::Alert;
 use tautline_tls::record::HEADER;
 use tautline_tls::{Content, Error, TlsInfo};
 
@@ -16,7 +17,7 @@ fn end(role: Role, suite: Suite) -> Records {
     let secret = |byte| Secret::new(&vec![byte; suite.hash_len()]).unwrap();
     let keys = |byte, sequence| Keys::derive(suite, secret(byte), sequence).unwrap();
     let (rx, tx) = if role == Role::Server { (keys(1, 3), keys(2, 5)) } else { (keys(2, 5), keys(1, 3)) };
-    Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, 0x1d, TlsInfo::default()), None)
+    Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite, TlsInfo::default()), None)
 }
 
 /// A server session, with a kernel that seals and opens its records.
@@ -272,7 +273,7 @@ fn a_client_accepts_tickets_that_the_kernel_opened() {
     struct Taken(Arc<AtomicUsize>);
 
     impl Tickets for Taken {
-        fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)> {
+        fn take(&mut self, body: &[u8]) -> Result<(), (Alert, Error)> {
             assert_eq!(body, [7; 30]);
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())

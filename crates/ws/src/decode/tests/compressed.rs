@@ -126,3 +126,94 @@ fn a_deflate_bomb_costs_bounded_memory() {
         assert!(pool.held() <= most, "{}", pool.held());
     }
 }
+
+/// The bytes of endless `fragments` of a compressed message that a decoder takes before it gives up.
+fn taken_before_an_error(role: Role, streaming: bool, fragments: &[Vec<u8>]) -> (usize, Error) {
+    let inflater = Inflater::new(&params(true), role, u32::MAX);
+    let mut decoder = Decoder::new(role, LIMIT).with_inflater(inflater);
+    decoder.set_streaming(streaming);
+    let (mut pool, mut taken) = (Pool::new(0), 0);
+    let [first, others @ ..] = fragments else { panic!("no fragment") };
+    for fragment in std::iter::once(first).chain(others.iter().cycle()) {
+        let mut wire = fragment.clone();
+        match feed(&mut decoder, &mut pool, &wire, []) {
+            (seen, None) => assert_eq!(seen, []),
+            (_, Some(error)) => return (taken, error),
+        }
+        taken += wire.len();
+        wire.clear();
+        assert!(taken < 64 * LIMIT, "endless");
+    }
+    unreachable!("the fragments have no end")
+}
+
+#[test]
+fn bytes_that_inflate_to_nothing_are_limited_too() {
+    let too_big = Error::MessageTooBig { limit: LIMIT };
+    let most = 2 * LIMIT + (4 << 10);
+    for role in [Role::Server, Role::Client] {
+        let frame = |first, payload: &[u8]| super::frame(role, first, payload);
+        // Empty stored blocks, in one fragment after the other.
+        let blocks = [0, 0, 0, 0xff, 0xff].repeat(1_000);
+        for streaming in [false, true] {
+            let fragments = [frame(0x42, &blocks), frame(0x00, &blocks)];
+            let (taken, error) = taken_before_an_error(role, streaming, &fragments);
+            assert_eq!(error, too_big);
+            assert!(taken > LIMIT && taken < most + LIMIT / 16, "{taken}");
+        }
+        // Fragments with no byte at all, compressed or not.
+        for first in [0x42, 0x02] {
+            let fragments = [frame(first, b""), frame(0x00, b"")];
+            let (taken, error) = taken_before_an_error(role, false, &fragments);
+            assert_eq!(error, too_big);
+            assert!(taken < 7 * most, "{taken}");
+        }
+        // Frames whose headers announce too much.
+        let header = |first: u8, len: u64| {
+            let mask = if role == Role::Server { 0x80 } else { 0 };
+            let mut header = vec![first, mask | 127];
+            header.extend(len.to_be_bytes());
+            header.extend(if role == Role::Server { &[0; 4][..] } else { &[] });
+            header
+        };
+        let of = |wire: &[u8]| {
+            let inflater = Inflater::new(&params(true), role, u32::MAX);
+            feed(&mut Decoder::new(role, LIMIT).with_inflater(inflater), &mut Pool::new(0), wire, []).1
+        };
+        assert_eq!(of(&header(0xc2, 1 << 62)), Some(too_big));
+        assert_eq!(of(&header(0xc2, most as u64 + 1)), Some(too_big));
+        assert_eq!(of(&header(0xc2, most as u64)), None);
+        assert_eq!(of(&[frame(0x42, &blocks), header(0x80, most as u64 - 4_999)].concat()), Some(too_big));
+        assert_eq!(too_big.close_code(), crate::CloseCode::MESSAGE_TOO_BIG);
+    }
+}
+
+#[test]
+fn a_message_of_the_longest_length_fits_however_badly_it_is_compressed() {
+    let random = std::iter::successors(Some(1_u64), |x| Some(x.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1));
+    let bytes: Vec<u8> = random.map(|x| (x >> 56) as u8).take(LIMIT).collect();
+    let decoded = |wire: &[u8]| feed(&mut decoder(LIMIT, true, false), &mut Pool::new(0), wire, []);
+    let expected = (vec![Seen::Message(Kind::Binary, bytes.clone())], None);
+    assert_eq!(decoded(&masked(0xc2, &deflated(&bytes))), expected);
+    // Stored blocks of 1 KiB each, as a sender with little memory makes them.
+    let mut stored = Vec::new();
+    for block in bytes.chunks(1 << 10) {
+        let len = u16::try_from(block.len()).unwrap();
+        stored.push(0);
+        stored.extend(len.to_le_bytes());
+        stored.extend((!len).to_le_bytes());
+        stored.extend(block);
+    }
+    stored.push(0);
+    assert_eq!(decoded(&masked(0xc2, &stored)), expected);
+    // A sender that flushes after each 16 bytes, as one does that relays what trickles in.
+    let mut flushed = Vec::new();
+    for block in bytes.chunks(16) {
+        let piece = deflated(block);
+        flushed.extend(piece);
+        flushed.extend([0, 0, 0xff, 0xff]);
+    }
+    flushed.truncate(flushed.len() - 4);
+    assert!(flushed.len() > LIMIT + LIMIT / 8 + (4 << 10), "{}", flushed.len());
+    assert_eq!(decoded(&masked(0xc2, &flushed)), expected);
+}

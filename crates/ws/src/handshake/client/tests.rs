@@ -178,6 +178,16 @@ fn rejects_answers_that_break_a_rule() {
 }
 
 #[test]
+fn an_empty_subprotocol_is_named() {
+    for line in ["Sec-WebSocket-Protocol:", "Sec-WebSocket-Protocol: \t "] {
+        for options in [options(), Options::default()] {
+            let error = answered(&format!("{ANSWER}{line}\r\n\r\n"), &options).unwrap_err().to_string();
+            assert!(error.contains("Sec-WebSocket-Protocol is empty"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn reports_redirects_and_rejections() {
     for status in [301, 302, 303, 307, 308] {
         let answer = format!("HTTP/1.1 {status} Elsewhere\r\nLocation: wss://b/\r\n\r\n");
@@ -207,8 +217,15 @@ fn reports_redirects_and_rejections() {
 
 #[test]
 fn rejects_endless_interim_responses() {
-    let answer = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
-    let error = open("ws://a/", &Options::default()).read(answer.as_bytes()).unwrap_err();
+    let answer = "HTTP/1.1 100 Continue\r\n\r\n".repeat(33);
+    for step in [1, 25, answer.len()] {
+        let mut opening = open("ws://a/", &Options::default());
+        let mut ends = (step..=answer.len()).step_by(step);
+        let error = ends.find_map(|end| opening.read(&answer.as_bytes()[..end]).err()).unwrap();
+        assert!(matches!(error, HandshakeError::Malformed("too many interim responses (1xx)")), "{error}");
+    }
+    let long = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(9_000)).repeat(2);
+    let error = open("ws://a/", &Options::default()).read(long.as_bytes()).unwrap_err();
     assert!(matches!(error, HandshakeError::HeadTooLarge(16_384)), "{error}");
     let error = open("ws://a/", &Options::default()).read(&[b'x'; 20_000]).unwrap_err();
     assert!(matches!(error, HandshakeError::HeadTooLarge(16_384)), "{error}");

@@ -53,6 +53,40 @@ fn reads_one_head_after_another() {
 }
 
 #[test]
+fn the_host_of_an_absolute_target_replaces_host() {
+    let host = |head: &str| {
+        let (request, _) = request(head.as_bytes()).unwrap().unwrap();
+        request.headers().get_all("host").iter().map(|host| host.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(host("GET http://a.example:81/x HTTP/1.1\r\nHost: evil.example\r\n\r\n"), ["a.example:81"]);
+    assert_eq!(host("GET http://[::1]/ HTTP/1.1\r\nHost: \r\n\r\n"), ["[::1]"]);
+    assert_eq!(host("GET http://a.example/ HTTP/1.0\r\n\r\n"), ["a.example"]);
+    assert_eq!(host("GET /http://b/ HTTP/1.1\r\nHost: a.example\r\n\r\n"), ["a.example"]);
+    assert_eq!(host("CONNECT b:1 HTTP/1.1\r\nHost: a.example\r\n\r\n"), ["a.example"]);
+    // `Host` has to be there and valid all the same (section 3.2).
+    for bad in ["http://a/ HTTP/1.1\r\n\r\n", "http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"] {
+        assert_eq!(status(format!("GET {bad}").as_bytes()), 400, "{bad}");
+    }
+    for bad in ["http://user@a/", "http://a:x/", "http://a:0/", "http://a_b:99999/", "http://@/"] {
+        assert_eq!(status(format!("GET {bad} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()), 400, "{bad}");
+    }
+}
+
+#[test]
+fn a_status_has_three_digits() {
+    let read = |line: &str| {
+        let head = format!("{line}\r\n\r\n");
+        HeadReader::new(HeadLimits::default()).response(head.as_bytes()).map(|read| read.unwrap().0.status().as_u16())
+    };
+    for (line, status) in [("HTTP/1.1 200", 200), ("HTTP/1.0 599 x", 599), ("HTTP/1.1 999 ", 999)] {
+        assert_eq!(read(line).unwrap(), status, "{line}");
+    }
+    for bad in ["2zz", "20", "2000", "099", "000", "+20", "-20", "2 0", " 200", "\u{b2}00"] {
+        assert!(read(&format!("HTTP/1.1 {bad} OK")).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn accepts_targets_that_fit_the_method() {
     for (line, fits) in [
         ("GET / HTTP/1.1", true),
@@ -186,6 +220,21 @@ fn limits_are_exact() {
     head.extend((0..40_000).flat_map(|n| format!("x{n}:\r\n").into_bytes()));
     head.extend(b"\r\n");
     assert!(matches!(HeadReader::new(many).request(&head), Err(HandshakeError::Malformed(_))), "no panic");
+}
+
+#[test]
+fn a_host_that_fits_into_no_map_is_an_error() {
+    // A map of headers takes 24,576 names. The limits are the caller's.
+    let limits = HeadLimits { max_bytes: 1 << 20, max_headers: 30_000 };
+    for (names, fits) in [(24_575, true), (24_576, false), (24_577, false)] {
+        let lines: String = (0..names).map(|number| format!("x{number}: \r\n")).collect();
+        let head = format!("GET http://a.example/ HTTP/1.0\r\n{lines}\r\n");
+        let read = HeadReader::new(limits).request(head.as_bytes());
+        match read {
+            Ok(Some((request, _))) => assert!(fits && request.headers()["host"] == "a.example", "{names}"),
+            other => assert!(!fits && matches!(other, Err(HandshakeError::Malformed(_))), "{names}: {other:?}"),
+        }
+    }
 }
 
 #[test]

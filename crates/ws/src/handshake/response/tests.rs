@@ -9,7 +9,7 @@ fn request(head: &str) -> Request<()> {
 
 fn written(response: &Response<&str>, reply: Reply) -> (String, bool) {
     let mut out = Buf::new();
-    let open = write_response(response, reply, &mut out);
+    let open = write_response(response, reply, None, &mut out);
     (String::from_utf8(out.filled().to_vec()).unwrap(), open)
 }
 
@@ -37,6 +37,23 @@ fn some_statuses_have_no_body() {
     }
     let (text, _) = written(&Response::builder().status(999).body("").unwrap(), STAY);
     assert_eq!(text, "HTTP/1.1 999 \r\nContent-Length: 0\r\n\r\n");
+}
+
+#[test]
+fn the_date_is_written_once_and_not_in_interim_responses() {
+    let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
+    let write = |response: &Response<&str>| {
+        let mut out = Buf::new();
+        write_response(response, STAY, Some(&date), &mut out);
+        String::from_utf8(out.filled().to_vec()).unwrap()
+    };
+    for status in [200, 204, 304, 404, 426, 500, 599] {
+        let text = write(&Response::builder().status(status).body("").unwrap());
+        assert_eq!(text.matches("\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n").count(), 1, "{text}");
+    }
+    assert!(!write(&Response::builder().status(103).body("").unwrap()).contains("Date"));
+    let own = write(&Response::builder().header("date", "Thu, 01 Jan 1970 00:00:00 GMT").body("").unwrap());
+    assert!(own.matches("Date: ").count() == 1 && own.contains("\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "{own}");
 }
 
 #[test]
@@ -100,7 +117,7 @@ proptest! {
             }
         }
         let mut out = Buf::new();
-        write_response(&response, STAY, &mut out);
+        write_response(&response, STAY, None, &mut out);
         let (read, used) = HeadReader::new(HeadLimits::default()).response(out.filled()).unwrap().unwrap();
         let body = if matches!(status, 204 | 304) { &b""[..] } else { b"body" };
         prop_assert_eq!(&out.filled()[used..], body);

@@ -31,7 +31,7 @@ fn answers_as_in_rfc_6455_section_1_2() {
     let request = get(&[("Origin", "http://example.com"), ("Sec-WebSocket-Protocol", "chat, superchat")]);
     assert!(is_upgrade(&request));
     let policy = Policy {
-        origins: Origins::List(vec!["http://example.com".into()]),
+        origins: Origins::list(["http://example.com"]).unwrap(),
         subprotocols: vec!["chat".into()],
         ..Policy::default()
     };
@@ -103,6 +103,8 @@ fn rejects_requests_that_break_a_rule() {
         assert_eq!(refused.response.status().as_u16(), status);
         assert_eq!(refused.response.body(), &format!("{expected}\n"));
     }
+    let remedy = Refusal::Origin.to_string();
+    assert!(remedy.contains("Origins") && remedy.contains("--origin"), "{remedy}");
     let mut no_host = get(&[]);
     no_host.headers_mut().remove(HOST);
     assert_eq!(reason(&no_host), Some(Refusal::Host));

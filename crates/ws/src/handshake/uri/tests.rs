@@ -24,6 +24,26 @@ fn reads_host_port_and_security() {
 }
 
 #[test]
+fn a_zone_is_for_this_machine_alone() {
+    for uri in ["wss://[fe80::1%2]:8443/x", "wss://u:p@[fe80::1%252]:8443/x"] {
+        assert_eq!(target(uri), Ok((true, "fe80::1".into(), 8443, "[fe80::1]:8443".into())), "{uri}");
+        assert_eq!(Target::of(&parse_uri(uri).unwrap()).unwrap().zone, Some(2));
+    }
+    assert_eq!(Target::of(&parse_uri("ws://[fe80::1]/").unwrap()).unwrap().zone, None);
+    let error = target("ws://[fe80::1%25eth0]/").unwrap_err();
+    assert!(error.contains("[fe80::1%2]"), "{error}");
+}
+
+#[test]
+#[cfg(feature = "idn")]
+fn international_names_become_ascii() {
+    let expected = (true, "xn--bcher-kva.example".into(), 443, "xn--bcher-kva.example".into());
+    assert_eq!(target("wss://B\u{fc}cher.example/"), Ok(expected));
+    let error = target("wss://\u{fc}..example/").unwrap_err();
+    assert!(error.contains("no valid international name"), "{error}");
+}
+
+#[test]
 fn rejects_unusable_uris() {
     for uri in [
         "",

@@ -433,7 +433,7 @@ final class TautlineEngine extends SSLEngine {
                 throw failed(code);
             }
             String version = read.getString(Native.FACTS_VERSION);
-            String suite = read.getString(Native.FACTS_SUITE).replace("TLS13_", "TLS_");
+            String suite = read.getString(Native.FACTS_SUITE);
             tls13 = version.equals("TLSv1.3");
             overhead = tls13 ? HEADER + 1 + 16 : suite.contains("GCM") ? HEADER + 8 + 16 : HEADER + 16;
             byte[] name = read.asSlice(Native.FACTS_ALPN, read.get(JAVA_LONG, Native.FACTS_ALPN_LEN)).toArray(JAVA_BYTE);

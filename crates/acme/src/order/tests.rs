@@ -1,0 +1,174 @@
+use super::*;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use instant_acme::{BodyWrapper, BytesResponse};
+use rcgen::{BasicConstraints, IsCa, Issuer};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+/// An authority whose answers are written here. It knows ARI, unless its directory is to say otherwise.
+#[derive(Clone, Default)]
+struct Scripted {
+    /// Requests so far: the path, and the payload of a signed one.
+    seen: Arc<Mutex<Vec<(String, String)>>>,
+    lacks_ari: bool,
+    /// It refuses orders that replace a certificate.
+    knows_no_certificate: bool,
+    /// It cannot be reached for orders.
+    drops_orders: bool,
+}
+
+impl Scripted {
+    fn answer(&self, path: &str, payload: &str) -> Result<Response<String>, String> {
+        let of = |status: u16, body: String| {
+            let builder = Response::builder().status(status).header("replay-nonce", "nonce");
+            Ok(builder.header("location", "https://a/order/1").header("retry-after", "3600").body(body).unwrap())
+        };
+        match path {
+            "/dir" => {
+                let ari = if self.lacks_ari { "" } else { r#", "renewalInfo": "https://a/ari""# };
+                let urls = r#""newNonce": "https://a/nonce", "newAccount": "https://a/account", "newOrder": "https://a/orders""#;
+                of(200, format!("{{{urls}{ari}}}"))
+            }
+            "/nonce" => of(200, String::new()),
+            "/account" => of(201, "{}".to_owned()),
+            "/orders" if self.drops_orders => Err("a cable was cut".to_owned()),
+            "/orders" if self.knows_no_certificate && payload.contains("replaces") => {
+                let kind = "urn:ietf:params:acme:error:alreadyReplaced";
+                of(409, format!(r#"{{"type": "{kind}", "status": 409, "detail": "replaced before"}}"#))
+            }
+            "/orders" => {
+                let payload: serde_json::Value = serde_json::from_str(payload).unwrap();
+                let mut order =
+                    serde_json::json!({"status": "pending", "authorizations": [], "finalize": "https://a/f"});
+                order["replaces"] = payload["replaces"].clone();
+                of(201, order.to_string())
+            }
+            ari if ari.starts_with("/ari/") => {
+                let window = r#"{"start": "2030-01-02T00:00:00Z", "end": "2030-01-03T00:00:00Z"}"#;
+                of(200, format!(r#"{{"suggestedWindow": {window}}}"#))
+            }
+            other => of(404, format!(r#"{{"type": "about:blank", "status": 404, "detail": "{other}"}}"#)),
+        }
+    }
+
+    fn payloads(&self, path: &str) -> Vec<String> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|(of, _)| of == path).map(|(_, payload)| payload.clone()).collect()
+    }
+}
+
+impl HttpClient for Scripted {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let own = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let signed = serde_json::from_slice::<serde_json::Value>(&body).ok();
+            let payload = signed.and_then(|signed| BASE64_URL_SAFE_NO_PAD.decode(signed["payload"].as_str()?).ok());
+            let payload = String::from_utf8(payload.unwrap_or_default()).unwrap();
+            own.seen.lock().unwrap().push((parts.uri.path().to_owned(), payload.clone()));
+            let answer = own.answer(parts.uri.path(), &payload).map_err(|why| Error::Other(why.into()))?;
+            let (parts, body) = answer.into_parts();
+            Ok(BytesResponse::from(Response::from_parts(parts, Full::new(Bytes::from(body)))))
+        })
+    }
+}
+
+/// A folder, with a certificate that an authority has issued.
+struct Held {
+    path: PathBuf,
+    folder: Folder,
+    config: AcmeConfig,
+    leaf: Leaf,
+}
+
+impl Held {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tautline-acme-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let config = AcmeConfig::new(["one.example"], &path).unwrap().with_directory("https://a/dir").unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = Issuer::new(params, KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["one.example".to_owned()]).unwrap();
+        params.use_authority_key_identifier_extension = true;
+        let chain = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().pem();
+        let leaf = Leaf::read(chain.as_bytes()).unwrap();
+        Self { folder: Folder::open(&path).unwrap(), path, config, leaf }
+    }
+
+    /// Does this with an order at the authority.
+    fn with<T>(&self, authority: &Scripted, work: impl AsyncFnOnce(&Ordering<'_>) -> T) -> T {
+        let client = || Box::new(authority.clone()) as Box<dyn HttpClient>;
+        let answers = Answers::default();
+        let root = rcgen::generate_simple_self_signed(["a".to_owned()]);
+        let transport = Transport::new(root.ok().map(|root| root.cert.pem().into_bytes()).as_deref()).unwrap();
+        let ordering = Ordering {
+            config: &self.config,
+            folder: &self.folder,
+            answers: &answers,
+            client: &client,
+            transport: &transport,
+            replaced: Some(&self.leaf),
+            failures: 0,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(work(&ordering))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[test]
+fn the_authority_is_asked_when_to_renew() {
+    let held = Held::new("ari");
+    let authority = Scripted::default();
+    let (begin, end, again) = held.with(&authority, async |order| order.suggestion(&held.leaf).await).unwrap().unwrap();
+    // 2 January 2030.
+    assert_eq!((begin.as_secs(), (end - begin).as_secs()), (1_893_542_400, 24 * 60 * 60));
+    assert!((3590..=3600).contains(&again.as_secs()), "{again:?}");
+    let lacking = Scripted { lacks_ari: true, ..Scripted::default() };
+    assert!(held.with(&lacking, async |order| order.suggestion(&held.leaf).await).unwrap().is_none());
+    // Its account is used again.
+    assert_eq!((authority.payloads("/account").len(), lacking.payloads("/account").len()), (1, 0));
+}
+
+#[test]
+fn an_order_names_the_certificate_that_it_replaces() {
+    for (authority, orders) in [
+        (Scripted::default(), 1),
+        (Scripted { knows_no_certificate: true, ..Scripted::default() }, 2),
+        (Scripted { lacks_ari: true, ..Scripted::default() }, 1),
+    ] {
+        let held = Held::new("replaces");
+        held.with(&authority, async |order| order.begin(&order.account().await.unwrap()).await.map(drop)).unwrap();
+        let payloads = authority.payloads("/orders");
+        assert_eq!(payloads.len(), orders);
+        assert_eq!(payloads[0].contains("replaces"), !authority.lacks_ari, "{payloads:?}");
+        assert_eq!(payloads[orders - 1].contains("replaces"), orders == 1 && !authority.lacks_ari, "{payloads:?}");
+        let stored = StoredOrder::read(held.folder.read(ORDER).unwrap().as_deref()).unwrap();
+        assert_eq!((stored.url.as_str(), stored.names.len()), ("https://a/order/1", 1));
+    }
+}
+
+#[test]
+fn an_order_that_may_have_arrived_is_not_made_twice() {
+    let held = Held::new("network");
+    let authority = Scripted { drops_orders: true, ..Scripted::default() };
+    let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Network);
+    assert!(failure.to_string().contains("a cable was cut"), "{failure}");
+    assert_eq!(authority.payloads("/orders").len(), 1);
+}

@@ -1,0 +1,178 @@
+//! HTTPS to the authority, and HTTP to its responder: one request for each connection, bounded in time and size.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_tls::{pem, trust_named};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+/// The time that an authority has for one answer, the connection included.
+const TIME: Duration = Duration::from_secs(30);
+
+/// The time that others have for an answer. An order may wait for it.
+const SHORT_TIME: Duration = Duration::from_secs(10);
+
+/// Largest body of an authority's answer: chains and orders have some kilobytes.
+const LARGEST: usize = 1 << 20;
+
+/// The client of one authority. Its roots are read once, before a server gives up the right to read them.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    tls: Arc<ClientConfig>,
+}
+
+impl Transport {
+    /// Trusts these roots in PEM, or else those of the platform.
+    pub(crate) fn new(roots: Option<&[u8]>) -> Result<Self, String> {
+        let mut store = RootCertStore::empty();
+        match roots {
+            Some(pem) => {
+                for section in pem::certificates(pem, "authorities").map_err(|error| error.to_string())? {
+                    let added = store.add(CertificateDer::from(section.der.to_vec()));
+                    added.map_err(|error| format!("line {}: {error}", section.line))?;
+                }
+            }
+            None => {
+                let mut add = |der: &[u8]| store.add(CertificateDer::from(der.to_vec())).is_ok();
+                if trust_named(&mut add).is_none() {
+                    rustls_native_certs::load_native_certs().certs.iter().for_each(|root| _ = add(root));
+                }
+            }
+        }
+        if store.is_empty() {
+            return Err(
+                "no trusted authority in the platform's trust store: install the system's CA certificates, or give \
+                        the roots of the authority's server"
+                    .to_owned(),
+            );
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut tls = builder.map_err(|error| error.to_string())?.with_root_certificates(store).with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { tls: Arc::new(tls) })
+    }
+}
+
+impl Transport {
+    /// Sends a body of this type, and returns that of the answer, which has at most `largest` bytes.
+    pub(crate) async fn post(&self, url: &Uri, kind: &str, body: Vec<u8>, largest: usize) -> Result<Bytes, String> {
+        if !matches!(url.scheme_str(), Some("http" | "https")) {
+            return Err("its URL begins with neither http:// nor https://".to_owned());
+        }
+        let request = Request::post(url.clone()).header(CONTENT_TYPE, kind).body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|error| error.to_string())?;
+        let (parts, body) = within(SHORT_TIME, exchange(self.tls.clone(), request, largest)).await?;
+        if parts.status != StatusCode::OK {
+            return Err(format!("it answers with status {}", parts.status.as_u16()));
+        }
+        Ok(body)
+    }
+}
+
+impl HttpClient for Transport {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let tls = self.tls.clone();
+        Box::pin(async move {
+            let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+            let answered = match request.uri().scheme_str() {
+                Some("https") => within(TIME, exchange(tls, request, LARGEST)).await,
+                _ => Err("its directory names a URL without https://".to_owned()),
+            };
+            let answered =
+                answered.map(|(parts, body)| BytesResponse::from(Response::from_parts(parts, Full::new(body))));
+            answered.map_err(|why| Error::Other(format!("cannot reach the authority at {host}: {why}").into()))
+        })
+    }
+}
+
+/// Sends one request, and receives the whole answer, whose body has at most this length.
+async fn exchange<B>(
+    tls: Arc<ClientConfig>,
+    request: Request<B>,
+    largest: usize,
+) -> Result<(http::response::Parts, Bytes), String>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let is_tls = request.uri().scheme_str() == Some("https");
+    let host = request.uri().host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = request.uri().port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let connect = TcpStream::connect((host.clone(), port));
+    if !is_tls {
+        return over(connect.await.map_err(|error| error.to_string())?, request, largest).await;
+    }
+    let name = ServerName::try_from(host).map_err(|_| "its name is none that a certificate can have".to_owned())?;
+    let socket = connect.await.map_err(|error| error.to_string())?;
+    let stream = TlsConnector::from(tls).connect(name, socket).await.map_err(|error| error.to_string())?;
+    over(stream, request, largest).await
+}
+
+/// Sends one request over this stream.
+async fn over<S, B>(stream: S, request: Request<B>, largest: usize) -> Result<(http::response::Parts, Bytes), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    // It ends with the answer, or when the runtime ends.
+    let driving = Driving(tokio::spawn(connection));
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut sent = Request::builder().method(parts.method).uri(path.parse::<Uri>().map_err(|error| error.to_string())?);
+    if let Some(headers) = sent.headers_mut() {
+        *headers = parts.headers;
+    }
+    let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
+    let sent = sent.header(http::header::HOST, authority).body(body).map_err(|error| error.to_string())?;
+    let answer = sender.send_request(sent).await.map_err(|error| error.to_string())?;
+    let (parts, body) = answer.into_parts();
+    let body = Limited::new(body, largest).collect().await.map_err(|error| error.to_string())?.to_bytes();
+    drop(driving);
+    Ok((parts, body))
+}
+
+/// The task of a connection, which ends with this. A peer that sends without end keeps none.
+struct Driving<T>(JoinHandle<T>);
+
+impl<T> Drop for Driving<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The result of some work, unless it takes longer than this.
+async fn within<T>(time: Duration, work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    match tokio::time::timeout(time, work).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("no answer within {} seconds", time.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Transport;
+
+    #[test]
+    fn roots_are_certificates() {
+        for roots in [&b"nothing"[..], b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"] {
+            assert!(Transport::new(Some(roots)).is_err());
+        }
+    }
+}

@@ -1,0 +1,293 @@
+mod ended;
+mod snapshots;
+mod streams;
+mod tally;
+mod watch;
+
+use crate::aead::AeadArguments;
+use crate::driver::DriverArguments;
+use crate::failure::Failure;
+use crate::output;
+use crate::stages;
+use crate::target::header;
+use crate::trust::Trust;
+use ended::Ended;
+use log::Level;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use snapshots::Snapshots;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use streams::{Stream, VenueName, stream};
+use tally::Tally;
+use tautline::Roots;
+use tautline::http::header::{HeaderName, HeaderValue};
+use tautline::{Client, CloseCode, Config, DeflateConfig, ServerHandle, Target, Tls, TlsEngine};
+use tautline_feed::record::{Pace, RecordFault, Recorder, Recording, Replay, ReplayError};
+use tautline_feed::{Connector, Feed, FeedConfig, Fetch, Player, SymbolId, Time};
+use tautline_lab::loops;
+use watch::{Form, Watch};
+
+/// Follow the market data of a venue: print trades and the best bid and offer.
+///
+/// Books are fixed point and checked. While one is rebuilt, it is not shown, and the reason is on standard error. SIGINT (Ctrl-C)
+/// and SIGTERM end the program; it then prints counts of each stream and connection.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taut feed binance btcusdt@trade btcusdt@depth
+  taut feed coinbase BTC-USD@trade ETH-USD@depth --json
+  taut feed kraken BTC/USD@depth --copies 2             each stream on two connections: which one is first?
+  taut feed binance btcusdt@trade --quiet --stages      times from the network card to the decision
+  taut feed binance btcusdt@depth --record btc.rec
+  taut feed binance btcusdt@depth --replay btc.rec --speed 10
+  taut feed binance s0usdt@depth --url ws://127.0.0.1:8080/ws --snapshot-url http://127.0.0.1:8080")]
+pub(crate) struct Arguments {
+    /// The venue.
+    #[arg(value_name = "VENUE")]
+    venue: VenueName,
+    /// Streams: a symbol, @, and `trade` or `depth`.
+    #[arg(value_name = "SYMBOL@CHANNEL", required = true, value_parser = stream)]
+    streams: Vec<Stream>,
+    /// Connect here in place of the venue: `taut serve --app venue` imitates one.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Fetch snapshots from this host, without a path, in place of the venue's (Binance).
+    #[arg(long, value_name = "URL")]
+    snapshot_url: Option<String>,
+    /// Connections that carry each stream.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    copies: u16,
+    /// Levels of each side of a book to print.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    levels: u16,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    json: bool,
+    /// Print no trades and prices.
+    #[arg(short, long)]
+    quiet: bool,
+    /// End after this many seconds.
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    run_for: Option<Duration>,
+    /// Record all that comes and goes in this new file.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Replay a recording in place of connecting, with the options of then.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "stages"])]
+    replay: Option<PathBuf>,
+    /// Speed of the replay: 1 is that of then, 0 is as fast as possible.
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.0, requires = "replay")]
+    speed: f64,
+    /// Header to add to the requests for connections, such as one with an API key. May be repeated.
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
+    header: Vec<(HeaderName, HeaderValue)>,
+    /// Offer compression (permessage-deflate).
+    #[arg(long)]
+    deflate: bool,
+    /// TLS engine, as for `taut connect`.
+    #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
+    tls: TlsEngine,
+    #[command(flatten)]
+    aead: AeadArguments,
+    #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
+    driver: DriverArguments,
+    /// Time messages from the network card to the decision, by stages. With N, only the messages of one read in N are timed. The
+    /// first 300 after 100 stand in a table beside those of the report that `taut bench stages` reproduces.
+    #[arg(help_heading = "Measuring", long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    stages: Option<NonZeroU32>,
+}
+
+/// A worker of the suite `feed`: it measures a round for each line of its input.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WorkerArguments {
+    /// The simulated venue, without a path.
+    #[arg(value_name = "URL")]
+    url: String,
+}
+
+pub(crate) fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
+    let snapshots = Snapshots::new(&Roots::Platform)?;
+    let fetch = move |url: &str| snapshots.clone().fetch(url);
+    let mut print = |line: &str| output::print(format_args!("{line}\n")).is_ok();
+    tautline_lab::feed_worker::run(&arguments.url, fetch, &mut print)
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().filter(|time| (0.0..=1e9).contains(time)).map(Duration::from_secs_f64);
+    time.ok_or_else(|| "write seconds, as 0.5".to_owned())
+}
+
+/// A venue that pings sends something within this time.
+const SILENCE: Duration = Duration::from_secs(90);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.replay {
+        Some(path) => arguments.replay(path),
+        None => arguments.follow(),
+    }
+}
+
+impl Arguments {
+    /// The feed with its streams, and the names of their symbols.
+    fn feed(&self) -> (Feed, Vec<String>) {
+        let mut config = FeedConfig::default();
+        config.copies = self.copies.into();
+        let mut feed = self.venue.feed(self.url.as_deref(), self.snapshot_url.as_deref(), config);
+        let mut names: Vec<String> = Vec::new();
+        for stream in &self.streams {
+            let symbol: SymbolId = feed.declare(&stream.symbol, None);
+            if symbol.index() == names.len() {
+                names.push(stream.symbol.clone());
+            }
+            feed.subscribe(symbol, stream.channel, Time::ZERO);
+        }
+        (feed, names)
+    }
+
+    fn watch(&self, names: Vec<String>, ended: &Sender<Ended>) -> Watch {
+        let form = match (self.quiet, self.json) {
+            (true, _) => Form::Quiet,
+            (false, true) => Form::Json,
+            (false, false) => Form::Text,
+        };
+        Watch::new(form, self.levels.into(), names, ended.clone())
+    }
+
+    fn follow(&self) -> Result<(), Failure> {
+        let (ended, ends) = channel();
+        let (feed, names) = self.feed();
+        let url = self.url.clone().unwrap_or_else(|| self.venue.url());
+        let target = Target::new(&url).map_err(|error| Failure::from(&error))?;
+        self.aead.apply();
+        let tls = self.trust.config(target.host())?;
+        let snapshots = Snapshots::new(&tls.roots)?;
+        let mut connector = Connector::new(feed, self.watch(names, &ended)).with_fetch(snapshots);
+        if let Some(path) = &self.record {
+            let cannot = |error| Failure::usage(format!("--record: cannot write {}: {error}", path.display()));
+            connector = connector.with_recorder(Recorder::create(path, &Recording::default()).map_err(cannot)?);
+        }
+        let (headers, deflate) = (self.header.clone(), self.deflate);
+        let connector = connector.with_target(move |target| {
+            for (name, value) in &headers {
+                target.headers.append(name.clone(), value.clone());
+            }
+            target.deflate = deflate.then(DeflateConfig::default);
+        });
+        let mut config = Config::low_latency();
+        config.deadlines.silence = Some(SILENCE);
+        let client =
+            Client::new(Tls { engine: self.engine(target.is_secure()), config: tls }).driver(self.driver.config()?);
+        let client = self.stages.into_iter().fold(client.config(config).stay(), Client::stages_of_one_read_in);
+        let handle = loops::start_client(client, self.stages.is_some(), Box::new(move |_| Box::new(connector)))?;
+        end_on_signals(ended)?;
+        let result = self.wait(&handle, &ends);
+        handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+        stages::print(handle.join_with_stages()?);
+        // The application has ended with its loop, and has told its counts.
+        for end in ends.try_iter() {
+            if let Ended::Tally(tally) = end {
+                self.print(&tally);
+            }
+        }
+        result
+    }
+
+    /// Waits for the end.
+    fn wait(&self, handle: &ServerHandle, ends: &Receiver<Ended>) -> Result<(), Failure> {
+        let begin = Instant::now();
+        while handle.shards().iter().all(|shard| shard.is_running()) {
+            let left = self.run_for.map_or(LOOK, |time| time.saturating_sub(begin.elapsed()).min(LOOK));
+            match ends.recv_timeout(left) {
+                Ok(Ended::Signal) => return Ok(()),
+                Ok(Ended::Output(failure)) => return Err(failure),
+                Err(RecvTimeoutError::Timeout) if self.run_for.is_some_and(|time| begin.elapsed() >= time) => {
+                    return Ok(());
+                }
+                Ok(Ended::Tally(_)) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn replay(&self, path: &Path) -> Result<(), Failure> {
+        let cannot = |error| Failure::usage(format!("--replay: cannot open {}: {error}", path.display()));
+        let mut replay = Replay::open(path).map_err(cannot)?;
+        let (ended, ends) = channel();
+        let (feed, names) = self.feed();
+        let mut player = Player::new(feed, self.watch(names, &ended));
+        let (mut pace, begin) = (Pace::times(self.speed), Instant::now());
+        let mut damage = Ok(());
+        loop {
+            match replay.next() {
+                Ok(Some(event)) => {
+                    std::thread::sleep(pace.due(event.at).saturating_sub(begin.elapsed()));
+                    player.play(&event);
+                }
+                Ok(None) => break,
+                Err(error @ ReplayError::Io(_)) => return Err(Failure::failed(error.to_string())),
+                Err(error) => {
+                    output::note(format_args!("{error}"));
+                    damage = Err(Failure::failed(format!("{} is damaged", path.display())));
+                    // Reading goes on behind damage, and not in another file.
+                    let is_other = |fault| matches!(fault, RecordFault::NoRecording | RecordFault::Version(_));
+                    if matches!(&error, ReplayError::Record(error) if is_other(error.fault)) {
+                        break;
+                    }
+                }
+            }
+            if let Ok(Ended::Output(failure)) = ends.try_recv() {
+                return Err(failure);
+            }
+        }
+        if player.passed() > 0 {
+            output::note(format_args!(
+                "{} events are of streams or connections that these options do not ask for",
+                player.passed()
+            ));
+        }
+        drop(player);
+        for end in ends.try_iter() {
+            if let Ended::Tally(tally) = end {
+                self.print(&tally);
+            }
+        }
+        damage
+    }
+
+    /// The engine of all connections, which are of one scheme.
+    const fn engine(&self, is_secure: bool) -> TlsEngine {
+        if is_secure { self.tls } else { TlsEngine::Plain }
+    }
+
+    /// Prints the counts of a run on standard error.
+    fn print(&self, tally: &Tally) {
+        let is_secure = self.url.as_deref().is_none_or(|url| !url.starts_with("ws:"));
+        let name = format!("{}, {}", self.driver.name(), self.engine(is_secure));
+        output::report(Level::Info, format_args!("{}", tally.text(&name)));
+    }
+}
+
+/// The time between two looks whether the loop still runs.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Ends the run on the first signal, and the program on the second.
+fn end_on_signals(ended: Sender<Ended>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    std::thread::spawn(move || {
+        let mut has_come = false;
+        for signal in signals.forever() {
+            if has_come || ended.send(Ended::Signal).is_err() {
+                std::process::exit(128 + signal);
+            }
+            has_come = true;
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! The application of `taut feed`: prints, and counts.
+
+use super::ended::Ended;
+use super::tally::Tally;
+use crate::failure::printable;
+use crate::output;
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::sync::mpsc::Sender;
+use tautline::{ConnectError, MessageTimes, Stage};
+use tautline_feed::number::Fixed;
+use tautline_feed::{Book, LinkId, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade};
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    Json,
+    Quiet,
+}
+
+/// The best bids, and the best offers.
+type Top = [Vec<Quote>; 2];
+
+pub(super) struct Watch {
+    form: Form,
+    /// Levels of a side to print.
+    levels: usize,
+    tally: Box<Tally>,
+    /// The last line of each symbol's book.
+    tops: Vec<Top>,
+    /// Lines of the message that is handled now. They are printed when it has been timed.
+    lines: Vec<String>,
+    /// Whether the message has brought something to decide on.
+    decides: bool,
+    ended: Sender<Ended>,
+}
+
+impl Watch {
+    pub(super) fn new(form: Form, levels: usize, names: Vec<String>, ended: Sender<Ended>) -> Self {
+        let tops = vec![Top::default(); names.len()];
+        Self { form, levels, tally: Box::new(Tally::new(names)), tops, lines: Vec::new(), decides: false, ended }
+    }
+
+    fn name(&self, symbol: SymbolId) -> &str {
+        self.tally.symbols.get(symbol.index()).map_or("", |symbol| &symbol.name)
+    }
+
+    /// A line for people, or an event for programs.
+    fn tell(&mut self, now: Time, text: impl Display, event: impl FnOnce() -> Value) {
+        match self.form {
+            Form::Json => {
+                let mut event = event();
+                event["time"] = json!(now.as_secs_f64());
+                self.lines.push(event.to_string());
+            }
+            Form::Text | Form::Quiet => output::note(format_args!("{:10.3} {text}", now.as_secs_f64())),
+        }
+    }
+
+    fn print(&mut self) {
+        for line in self.lines.drain(..) {
+            if let Err(failure) = output::print(format_args!("{line}\n")) {
+                // The main thread ends the run.
+                let _ = self.ended.send(Ended::Output(failure));
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Rebuilding { symbol, .. } => _ = self.tally.symbol(*symbol).map(|symbol| symbol.rebuilt += 1),
+            Notice::Stale { symbol, .. } => _ = self.tally.symbol(*symbol).map(|symbol| symbol.stale += 1),
+            Notice::MissingTrades { symbol, numbers } => {
+                let missing = numbers.end() - numbers.start() + 1;
+                _ = self.tally.symbol(*symbol).map(|symbol| symbol.missing += missing);
+            }
+            Notice::Second { first, second, behind, .. } => {
+                self.tally.link(*first).first += 1;
+                let second = self.tally.link(*second);
+                (second.second, second.behind) = (second.second + 1, second.behind + *behind);
+            }
+            Notice::Connected { link } => self.tally.link(*link).connects += 1,
+            Notice::Disconnected { link } => self.tally.link(*link).ends += 1,
+            _ => {}
+        }
+    }
+}
+
+/// A number of a book in decimals.
+fn decimals(number: i64, decimals: u8) -> String {
+    Fixed { mantissa: number, exponent: -i8::try_from(decimals).unwrap_or(0) }.to_string()
+}
+
+/// Price and quantity of each level.
+fn quotes(side: &[Quote], scale: Scale) -> Vec<[String; 2]> {
+    side.iter().map(|one| [decimals(one.price, scale.price), decimals(one.quantity, scale.quantity)]).collect()
+}
+
+impl Listener for Watch {
+    fn on_trade(&mut self, symbol: SymbolId, trade: &Trade<'_>, now: Time) {
+        self.decides = true;
+        _ = self.tally.symbol(symbol).map(|symbol| symbol.trades += 1);
+        let side = if trade.taker == Side::Bid { "buy" } else { "sell" };
+        let Trade { price, quantity, number, .. } = trade;
+        let line = match self.form {
+            Form::Quiet => return,
+            Form::Text => {
+                let name = self.name(symbol);
+                format!("{:10.3} {name} trade {number}: {side} {quantity} at {price}", now.as_secs_f64())
+            }
+            Form::Json => json!({"event": "trade", "symbol": self.name(symbol), "number": number, "side": side,
+                                 "price": price.to_string(), "quantity": quantity.to_string(),
+                                 "time": now.as_secs_f64()})
+            .to_string(),
+        };
+        self.lines.push(line);
+    }
+
+    fn on_book(&mut self, symbol: SymbolId, book: &Book, now: Time) {
+        self.decides = true;
+        _ = self.tally.symbol(symbol).map(|symbol| symbol.books += 1);
+        if self.form == Form::Quiet {
+            return;
+        }
+        let Some(last) = self.tops.get_mut(symbol.index()) else { return };
+        let is_same = [Side::Bid, Side::Ask]
+            .iter()
+            .zip(last.iter())
+            .all(|(side, last)| book.levels(*side).take(self.levels).eq(last.iter().copied()));
+        if is_same {
+            return;
+        }
+        *last = [Side::Bid, Side::Ask].map(|side| book.levels(side).take(self.levels).collect());
+        let [bids, asks] = [&last[0], &last[1]].map(|side| quotes(side, book.scale()));
+        let name = self.name(symbol);
+        let line = if self.form == Form::Json {
+            json!({"event": "book", "symbol": name, "bids": bids, "asks": asks, "time": now.as_secs_f64()}).to_string()
+        } else {
+            let side = |side: &[[String; 2]]| side.iter().map(|one| one.join(" x ")).collect::<Vec<_>>().join(", ");
+            format!("{:10.3} {name} {} | {}", now.as_secs_f64(), side(&bids), side(&asks))
+        };
+        self.lines.push(line);
+    }
+
+    fn on_handled(&mut self, times: Option<&MessageTimes>) {
+        if let (Some(times), true) = (times, self.decides) {
+            if let Some(age) = times.age() {
+                self.tally.to_decision.record(age);
+                let before = times.stage(Stage::Total).unwrap_or_default();
+                self.tally.decision.record(age.saturating_sub(before));
+            }
+            self.tally.by_report.add(times);
+        }
+        self.decides = false;
+        self.print();
+    }
+
+    fn on_connect_failed(&mut self, link: LinkId, error: &ConnectError) {
+        let error = tautline_lab::load::explain(error);
+        output::note(format_args!("connection {}: {}", link.number(), printable(&error)));
+    }
+
+    fn on_notice(&mut self, notice: Notice<'_>, now: Time) {
+        self.count(&notice);
+        let event = |name: &str, more: Value| {
+            let mut event = more;
+            event["event"] = json!(name);
+            event
+        };
+        match notice {
+            Notice::Rebuilding { symbol, fault } => {
+                _ = self.tops.get_mut(symbol.index()).map(|top| *top = Top::default());
+                let (name, fault) = (self.name(symbol).to_owned(), fault.to_string());
+                let text = format!("{name}: the book is rebuilt: {fault}");
+                self.tell(now, text, || event("rebuilding", json!({"symbol": name, "reason": fault})));
+            }
+            Notice::Live { symbol } => {
+                let name = self.name(symbol).to_owned();
+                self.tell(now, format!("{name}: the book is up to date"), || event("live", json!({"symbol": name})));
+            }
+            Notice::MissingTrades { symbol, numbers } => {
+                let (name, first, last) = (self.name(symbol).to_owned(), *numbers.start(), *numbers.end());
+                let text = format!("{name}: trades {first} to {last} are missing");
+                self.tell(now, text, || event("gap", json!({"symbol": name, "first": first, "last": last})));
+            }
+            // It is counted: there is one for each message of a second connection.
+            Notice::Second { .. } => {}
+            Notice::Undecodable { link, error, message } => {
+                let start = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
+                let text = format!("connection {}: {error}: {}", link.number(), printable(&start));
+                let more = json!({"connection": link.number(), "reason": error.to_string(), "message": start});
+                self.tell(now, text, || event("undecodable", more));
+            }
+            Notice::SnapshotFailed { symbol, reason } => {
+                let (name, reason) = (self.name(symbol).to_owned(), printable(reason).into_owned());
+                let text = format!("{name}: no snapshot: {reason}");
+                self.tell(now, text, || event("no snapshot", json!({"symbol": name, "reason": reason})));
+            }
+            Notice::Rejected { link, reason, .. } => {
+                let (link, reason) = (link.number(), printable(reason).into_owned());
+                let text = format!("connection {link}: a subscription was rejected: {reason}");
+                self.tell(now, text, || event("rejected", json!({"connection": link, "reason": reason})));
+            }
+            Notice::Connected { link } => {
+                let link = link.number();
+                self.tell(now, format!("connection {link} is open"), || event("open", json!({"connection": link})));
+            }
+            Notice::Disconnected { link } => {
+                let link = link.number();
+                self.tell(now, format!("connection {link} has ended"), || event("close", json!({"connection": link})));
+            }
+            other => {
+                let text = format!("{other:?}");
+                let text = printable(&text).into_owned();
+                self.tell(now, &text, || event("notice", json!({"text": text})));
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.print();
+        // The main thread is gone if the program ends at once.
+        let _ = self.ended.send(Ended::Tally(std::mem::take(&mut self.tally)));
+    }
+}

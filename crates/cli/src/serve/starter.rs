@@ -1,0 +1,135 @@
+//! The start of a new process that takes over: by this process itself, or by its keeper.
+
+use crate::keeper::{Worker, described, take_stdin};
+use crate::supervisor::Supervisor;
+use rustix::process::{Pid, Signal, kill_process};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Names a variable that tells the new process that its standard input is the socket to the old one.
+const VARIABLE: &str = "TAUT_TAKE_OVER";
+
+/// How long a process takes to end after it has closed its sockets.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Whether an old process has started this one as its successor, itself.
+pub(super) fn is_successor() -> bool {
+    env::var_os(VARIABLE).is_some()
+}
+
+/// The socket to the old process, if one has started this one as its successor. To be called once.
+pub(super) fn predecessor() -> io::Result<Option<UnixStream>> {
+    if !is_successor() {
+        return Ok(None);
+    }
+    Ok(Some(take_stdin()?.into()))
+}
+
+/// The new process.
+pub(super) enum New {
+    /// A child of this process. It is not waited for while its number may be used.
+    Child(Child),
+    /// A child of the keeper.
+    Kept(u32, Worker),
+}
+
+impl New {
+    /// Starts the program that is now at the path of this one.
+    pub(super) fn start(worker: Option<&Worker>, supervisor: &Supervisor) -> io::Result<(Self, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        if let Some(worker) = worker {
+            return Ok((Self::Kept(worker.start_successor(theirs)?, worker.clone()), ours));
+        }
+        let program = without_suffix(std::fs::read_link("/proc/self/exe")?.into_os_string());
+        let mut command = Command::new(program);
+        supervisor.pass_on(&mut command);
+        let command = command.args(env::args_os().skip(1)).env(VARIABLE, "stdin");
+        let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn();
+        let child =
+            child.map_err(|error| io::Error::new(error.kind(), format!("cannot start the new process: {error}")));
+        Ok((Self::Child(child?), ours))
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        match self {
+            Self::Child(child) => child.id(),
+            Self::Kept(number, _) => *number,
+        }
+    }
+
+    /// Asks it to stop. A process that stops already takes no notice.
+    pub(super) fn stop(&self) {
+        match self {
+            Self::Child(child) => signal(child, Signal::QUIT),
+            Self::Kept(_, worker) => worker.stop(),
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&self) {
+        match self {
+            Self::Child(child) => signal(child, Signal::KILL),
+            Self::Kept(_, worker) => worker.abandon_successor(),
+        }
+    }
+
+    /// How it has ended, if it ends by itself.
+    pub(super) fn how_it_ended(&mut self) -> Option<String> {
+        match self {
+            Self::Child(child) => {
+                let start = Instant::now();
+                while start.elapsed() < ENDING {
+                    if let Some(status) = child.try_wait().ok()? {
+                        return Some(described(status));
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+                None
+            }
+            Self::Kept(number, worker) => worker.end_of_successor(*number, ENDING),
+        }
+    }
+
+    /// Ends it, if it has not ended, and collects it.
+    pub(super) fn end(self) {
+        match self {
+            Self::Child(mut child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Self::Kept(_, worker) => worker.abandon_successor(),
+        }
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // It may have ended by itself.
+    process.into_iter().for_each(|process| _ = kill_process(process, signal));
+}
+
+/// The path of a program without the mark that the kernel adds once another file has its place.
+fn without_suffix(path: OsString) -> OsString {
+    match path.as_bytes().strip_suffix(b" (deleted)") {
+        Some(path) => OsStr::from_bytes(path).to_owned(),
+        None => OsString::from_vec(path.into_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_suffix;
+
+    #[test]
+    fn a_replaced_program_is_found_at_its_path() {
+        assert_eq!(without_suffix("/usr/bin/taut (deleted)".into()), "/usr/bin/taut");
+        assert_eq!(without_suffix("/usr/bin/taut".into()), "/usr/bin/taut");
+    }
+}

@@ -1,0 +1,99 @@
+use super::{Finished, Home, Served};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Runs `taut feed` against a simulated venue for some seconds.
+fn feed(home: &Home, server: &Served, venue: &str, further: &[&str]) -> Finished {
+    let path = match venue {
+        "binance" => "/ws",
+        "kraken" => "/v2",
+        _ => "/",
+    };
+    let base = server.url.trim_end_matches('/');
+    let (url, rest) = (format!("{base}{path}"), base.replacen("ws", "http", 1));
+    let mut arguments = vec!["feed", venue, "--url", &url, "--snapshot-url", &rest, "--for", "8"];
+    arguments.extend(further);
+    home.run(&arguments)
+}
+
+fn events(said: &Finished) -> Vec<Value> {
+    said.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == kind).collect()
+}
+
+#[test]
+fn every_venue_is_followed_and_each_book_is_live() {
+    let home = Home::new();
+    for (venue, symbol) in [("binance", "btcusdt"), ("coinbase", "btc-usd"), ("kraken", "btc/usd")] {
+        let server = home.serve(&["--plain", "--app", "venue", "--like", venue, "--market-speed", "0.02"]);
+        let (trade, depth) = (format!("{symbol}@trade"), format!("{symbol}@depth"));
+        let said = feed(&home, &server, venue, &[&trade, &depth, "--json", "--levels", "2"]);
+        assert_eq!(said.code, Some(0), "{venue}: {}", said.err);
+        let events = events(&said);
+        assert_eq!(of(&events, "live").len(), 1, "{venue}: {}", said.err);
+        let books = of(&events, "book");
+        assert!(!books.is_empty() && of(&events, "trade").len() > 20, "{venue}: {}", said.out);
+        for book in books {
+            let price = |side: &str, level: usize| book[side][level][0].as_str().unwrap().parse::<f64>().unwrap();
+            assert!(price("bids", 1) < price("bids", 0) && price("bids", 0) < price("asks", 0), "{book}");
+        }
+        let numbers: Vec<u64> = of(&events, "trade").iter().map(|trade| trade["number"].as_u64().unwrap()).collect();
+        assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{venue}: {numbers:?}");
+        assert_eq!(server.stop().code, Some(0));
+    }
+}
+
+#[test]
+fn a_replay_prints_what_was_printed_live() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--market-speed", "0.05", "--life", "3"]);
+    let streams = ["btcusdt@trade", "btcusdt@depth", "ethusdt@depth", "--json", "--copies", "2"];
+    let live = feed(&home, &server, "binance", &[&streams[..], &["--record", "a.rec"]].concat());
+    assert_eq!(live.code, Some(0), "{}", live.err);
+    assert!(live.out.lines().count() > 100, "{}", live.out);
+    let replayed = home.run(&[&["feed", "binance"][..], &streams, &["--replay", "a.rec"]].concat());
+    assert_eq!(replayed.code, Some(0), "{}", replayed.err);
+    let differ = live.out.lines().zip(replayed.out.lines()).find(|(live, replayed)| live != replayed);
+    assert_eq!(differ, None);
+    assert_eq!(live.out.lines().count(), replayed.out.lines().count());
+    let again = feed(&home, &server, "binance", &["btcusdt@trade", "--record", "a.rec"]);
+    assert_eq!(again.code, Some(2), "a recording is not overwritten: {}", again.err);
+}
+
+#[test]
+fn copies_say_who_was_first_and_stages_stand_beside_the_report() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--market-speed", "0.05", "--symbols", "BTCUSDT"]);
+    let said = feed(&home, &server, "binance", &["btcusdt@trade", "--quiet", "--copies", "2", "--stages"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{}", said.err);
+    let row = |name: &str| said.err.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    assert_eq!(row("BTCUSDT ").unwrap().split_whitespace().nth(4), Some("0"), "a book was rebuilt: {}", said.err);
+    // Both connections have brought second copies, or one all of them.
+    let table = said.err.lines().skip_while(|line| !line.starts_with("connection  connects")).skip(2);
+    let links: BTreeMap<u32, [u64; 2]> = table
+        .take(2)
+        .map(|line| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            (cells[0].parse().unwrap(), [cells[3].parse().unwrap(), cells[4].parse().unwrap()])
+        })
+        .collect();
+    let (first, second) = links.values().fold((0, 0), |sum, [first, second]| (sum.0 + first, sum.1 + second));
+    assert!(links.len() == 2 && first == second && first > 0, "{}", said.err);
+    assert!(row("app ").is_some() && row("card to decision").is_some(), "{}", said.err);
+    assert_eq!(said.err.lines().filter(|line| line.starts_with("p. ")).count(), 11, "{}", said.err);
+}
+
+#[test]
+fn a_venue_that_is_not_there_is_reported() {
+    let home = Home::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("ws://127.0.0.1:{port}/");
+    let said = home.run(&["feed", "kraken", "btc/usd@trade", "--url", &url, "--for", "1"]);
+    assert!(said.err.contains("refused"), "{}", said.err);
+    let wrong = home.run(&["feed", "kraken", "btc/usd@ticker"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("write trade or depth"), "{}", wrong.err);
+}

@@ -1,0 +1,34 @@
+//! One WebSocket connection without I/O: no sockets, no clock, no threads.
+//!
+//! A loop's connection (`tautline-engine`) and the socket without I/O that runtimes of others pull are made of these parts. They
+//! must not differ in what they tell a peer, so each part is here once.
+//!
+//! | module | part |
+//! |---|---|
+//! | [`phase`] | the states of a connection, with the diagram |
+//! | [`proxy`] | the tunnel through a proxy |
+//! | [`head`] | the requests that a server reads |
+//! | [`message`], [`queue`] | messages to send, and the policy for a peer that reads slowly |
+//! | [`cork`] | frames that are not sealed yet, and their encoder |
+//! | [`config`], [`due`] | the deadlines, and which of them is next |
+//! | [`closed`], [`verdict`] | how a connection ends, and what its peer is told |
+//! | [`keys`] | mask keys and nonces |
+//! | [`sized`] | the memory that collections take |
+//!
+//! Times are numbers of the caller ([`tick::Tick`]), and randomness follows from a seed of the caller.
+#![forbid(unsafe_code)]
+
+pub mod closed;
+pub mod config;
+pub mod cork;
+pub mod due;
+pub mod head;
+pub mod keys;
+pub mod message;
+pub mod phase;
+pub mod proxy;
+pub mod queue;
+mod retry_after;
+pub mod sized;
+pub mod tick;
+pub mod verdict;

@@ -1,0 +1,289 @@
+//! The phases of a connection, from its first byte to its last.
+
+use crate::closed::Cause;
+use crate::head::Head;
+use crate::proxy::Tunnel;
+use crate::verdict::{End, Stage};
+use std::num::NonZeroU64;
+use tautline_buf::Buf;
+use tautline_ws::handshake::{HandshakeError, Opening};
+
+/// The state of a connection. Every event moves it downwards in this diagram, except that a server answers several plain HTTP
+/// requests.
+///
+/// ```text
+///  client: Proxy ─► Tls ──────────► Answer ─┐
+///  server:          Tls ─► Request ─────────┤      on_open
+///                    ▲▼      ▲▼ └► (again)  ▼
+///             Offloaded   Waiting, Streaming Open ──────────┐
+///                                           │ close()       │ slow-consumer policy
+///                                           ▼               ▼
+///                                      CloseQueued       Overrun
+///                                           │ end of turn   │
+///                                           ▼               │
+///                                       CloseSent           │
+///                                           │               │
+///      failures, refusals, deadlines ──┬────┴───────────────┘  on_close, if on_open was called
+///                                      ▼
+///                                   Linger ── all is sent and the peer has ended its direction, or a deadline ─► Gone
+/// ```
+/// `W` is what a composition keeps for a request that waits, and `R` is a response that it makes while it is sent. A composition
+/// need not enter all phases.
+pub enum Phase<W, R> {
+    /// A client negotiates a tunnel with a proxy.
+    Proxy(Box<Tunnel>),
+    /// TLS handshake.
+    Tls,
+    /// The session is in the pool of handshakes under this number, and a placeholder has its place. `None` if the
+    /// pool rejected it.
+    Offloaded(Option<NonZeroU64>),
+    /// A server reads an HTTP request.
+    Request(Box<Head>),
+    /// A server's application has a request and answers it later.
+    Waiting(Box<Wait<W>>),
+    /// A server sends a response that is made meanwhile.
+    Streaming(Box<R>),
+    /// A client reads the HTTP response.
+    Answer(Box<Answer>),
+    /// Messages are sent and delivered.
+    Open,
+    /// The slow-consumer policy gave up on the peer; the next flush reports it to the handler.
+    Overrun,
+    /// Our close frame waits behind the messages of this turn.
+    CloseQueued,
+    /// Our close frame is sent, or waits behind bytes in flight. The peer's close frame is awaited.
+    CloseSent,
+    /// No message is read any more. The remaining bytes are sent, and then the peer's end of stream is awaited.
+    Linger(Linger),
+    /// The connection is over, and is reset if `reset`.
+    Gone {
+        /// Whether the peer sees a reset.
+        reset: bool,
+    },
+}
+
+/// The two directions of a connection that lingers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linger {
+    /// The end of our direction.
+    pub ours: Finish,
+    /// Whether the peer ended its direction, by FIN or by close_notify.
+    pub peer_finished: bool,
+}
+
+/// The state of our direction's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Our direction stays open until the peer has ended its own.
+    AfterPeer,
+    /// close_notify and FIN follow when everything is sent.
+    Wanted,
+    /// FIN follows without close_notify, since the TLS session failed.
+    Abandoned,
+    /// Our direction has ended.
+    Done,
+}
+
+impl Finish {
+    /// Whether our direction ends as soon as everything is sent.
+    #[must_use]
+    pub const fn is_due(self) -> bool {
+        matches!(self, Self::Wanted | Self::Abandoned)
+    }
+}
+
+/// An HTTP request that waits for the application's answer.
+pub struct Wait<W> {
+    /// The state of reading, for the next request.
+    pub head: Box<Head>,
+    /// The request.
+    pub request: http::Request<()>,
+    /// The composition's own part.
+    pub with: W,
+}
+
+impl<W> Wait<W> {
+    /// Its memory, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + size_of::<Head>() + self.head.memory() + memory_of_request(&self.request)
+    }
+}
+
+/// The memory of a request that was read: about that of its texts, which were parsed from one buffer each, and of its table.
+fn memory_of_request(request: &http::Request<()>) -> usize {
+    let headers = request.headers();
+    let texts: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let entry = size_of::<(http::HeaderName, http::HeaderValue)>() + 3 * size_of::<usize>();
+    texts + headers.capacity() * entry + request.uri().path().len() + request.uri().query().map_or(0, str::len)
+}
+
+/// The HTTP response that a client reads.
+pub struct Answer {
+    /// The bytes of a partial head.
+    pub bytes: Buf,
+    /// The client's side of the handshake.
+    pub opening: Opening,
+}
+
+impl<W, R> Phase<W, R> {
+    /// The phase in which our direction ends once everything is sent, and the peer's end is awaited.
+    #[must_use]
+    pub const fn finishing(peer_finished: bool) -> Self {
+        Self::Linger(Linger { ours: Finish::Wanted, peer_finished })
+    }
+
+    /// The phase in which our direction ends without close_notify, since the TLS session failed.
+    pub const ABANDONED: Self = Self::Linger(Linger { ours: Finish::Abandoned, peer_finished: false });
+
+    /// The phase of a connection that is over, without a reset.
+    pub const GONE: Self = Self::Gone { reset: false };
+
+    /// Whether the opening handshake is not complete.
+    #[must_use]
+    pub const fn is_handshaking(&self) -> bool {
+        matches!(
+            self,
+            Self::Proxy(_)
+                | Self::Tls
+                | Self::Offloaded(_)
+                | Self::Request(_)
+                | Self::Waiting(_)
+                | Self::Streaming(_)
+                | Self::Answer(_)
+        )
+    }
+
+    /// Whether `on_open` was called, so that `on_close` must follow.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Open | Self::Overrun | Self::CloseQueued | Self::CloseSent)
+    }
+
+    /// Whether messages are sent and delivered.
+    #[must_use]
+    pub const fn takes_messages(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    /// Whether no message is read any more.
+    #[must_use]
+    pub const fn is_ending(&self) -> bool {
+        matches!(self, Self::Linger(_) | Self::Gone { .. })
+    }
+
+    /// Whether nothing but the peer's end is awaited, which may be a close_notify among the next records.
+    #[must_use]
+    pub const fn awaits_peer(&self) -> bool {
+        matches!(self, Self::Linger(Linger { ours: Finish::AfterPeer, .. }))
+    }
+
+    /// Whether the connection is over.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone { .. })
+    }
+
+    /// A close frame is queued. False if the connection closes already, or is not open.
+    pub fn close(&mut self) -> bool {
+        let open = self.takes_messages();
+        if open {
+            *self = Self::CloseQueued;
+        }
+        open
+    }
+
+    /// The slow-consumer policy gave up on the peer.
+    pub fn overrun(&mut self) {
+        if self.takes_messages() {
+            *self = Self::Overrun;
+        }
+    }
+
+    /// The turn in which a close frame was queued is over. False if none was.
+    pub fn close_sent(&mut self) -> bool {
+        let queued = matches!(self, Self::CloseQueued);
+        if queued {
+            *self = Self::CloseSent;
+        }
+        queued
+    }
+
+    /// The peer ended its direction while nothing is read any more. Ours ends too.
+    pub fn peer_finished(&mut self) {
+        if let Self::Linger(linger) = self {
+            linger.peer_finished = true;
+            if linger.ours == Finish::AfterPeer {
+                linger.ours = Finish::Wanted;
+            }
+        }
+    }
+
+    /// Moves on to `end`, which is [`Linger`](Self::Linger) or [`Gone`](Self::Gone), and returns the phase before.
+    ///
+    /// A connection that lingers already keeps the ends of both directions, and one that is gone stays gone.
+    pub fn end(&mut self, end: Self) -> Self {
+        let end = match (&*self, end) {
+            (Self::Gone { reset }, _) => Self::Gone { reset: *reset },
+            (Self::Offloaded(_), Self::Gone { .. }) => Self::Gone { reset: true },
+            (Self::Linger(before), Self::Linger(after)) => Self::Linger(Linger {
+                ours: if before.ours == Finish::Done { Finish::Done } else { after.ours },
+                peer_finished: before.peer_finished || after.peer_finished,
+            }),
+            (_, end) => end,
+        };
+        std::mem::replace(self, end)
+    }
+
+    /// The phase of an end, which the peer's own end may have caused.
+    #[must_use]
+    pub const fn of_end(end: End, cause: &Cause) -> Self {
+        match end {
+            End::Finish => Self::finishing(matches!(cause, Cause::Finished | Cause::Truncated)),
+            End::Abandon => Self::ABANDONED,
+            End::Gone => Self::GONE,
+            End::Reset => Self::Gone { reset: true },
+        }
+    }
+
+    /// The part of its life, for the [verdict](crate::verdict) of its end.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
+        match self {
+            Self::Proxy(_) | Self::Tls | Self::Offloaded(_) => Stage::Secures,
+            Self::Request(head) => Stage::Request { begun: head.has_begun(), answered: head.answered },
+            Self::Waiting(_) => Stage::Waiting,
+            Self::Streaming(_) => Stage::Streaming,
+            Self::Answer(_) => Stage::Answer,
+            Self::Open | Self::Overrun | Self::CloseQueued | Self::CloseSent | Self::Linger(_) | Self::Gone { .. } => {
+                Stage::Open
+            }
+        }
+    }
+
+    /// Takes the server's refusal, if a part of its response says that much.
+    #[must_use]
+    pub fn take_rejection(&mut self) -> Option<HandshakeError> {
+        match self {
+            Self::Answer(answer) => answer.opening.take_rejection(),
+            _ => None,
+        }
+    }
+
+    /// The state of our direction's end, if the connection lingers.
+    pub const fn finish_mut(&mut self) -> Option<&mut Finish> {
+        match self {
+            Self::Linger(linger) => Some(&mut linger.ours),
+            _ => None,
+        }
+    }
+
+    /// Whether both directions have ended, if everything is sent.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        matches!(self, Self::Linger(Linger { ours: Finish::AfterPeer | Finish::Done, peer_finished: true }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+//! Bounds on connections without a WebSocket, and on all connections.
+//!
+//! Accepting does not pause for connections that are silent: at a limit, the [first](crate::accept::waiting::Waiting::first) that waits
+//! gives way to a new one. Where the server has `max_connections`, one of them gives way too, after a moment. So accepting pauses
+//! for long only while all connections are WebSockets.
+
+use crate::accept::admission::{Kind, RETRY, Stays};
+use crate::accept::waiting::First;
+use crate::handler::Handler;
+use crate::link::phase::Phase;
+use crate::link::state::Link;
+use crate::threads::remote::ShardHandle;
+use crate::turn::core::Core;
+use crate::turn::timer::Tick;
+use std::fmt;
+use tautline_conn::closed::Cause;
+use tautline_conn::tick::millis;
+use tautline_io::Driver;
+use tautline_tls::Engine;
+
+/// Memory of a connection in tables of the loop and of the driver, as measured.
+const BESIDE_LINK: usize = 48;
+
+/// Memory of a TLS session beside its own state, as measured with `fused`.
+const SESSION: usize = 96;
+
+/// The kind of news about places; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
+const PLACES: usize = 6;
+
+/// The kind of news about descriptors; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
+const NEWS: usize = 5;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Counts a new connection.
+    pub(crate) fn count_connection(&mut self, link: &Link<E::Session, H::State>) {
+        self.shared.counters.connections.add(1);
+        self.shared.counters.handshaking.add(1);
+        self.shared.account.add_connection(self.memory_of(link));
+        if link.info.dial.is_none() {
+            self.admission.count_connection();
+            self.admission.insert(Kind::Handshake, link, self.shared.now);
+        }
+    }
+
+    /// Counts the end of a connection.
+    pub(crate) fn uncount_connection(&mut self, link: &Link<E::Session, H::State>) {
+        self.shared.counters.connections.sub(1);
+        self.shared.account.remove_connection(self.memory_of(link));
+        if link.info.dial.is_none() {
+            self.admission.uncount_connection();
+        }
+    }
+
+    /// The memory of a connection's own state, with that of its TLS library.
+    pub(crate) fn memory_of(&self, link: &Link<E::Session, H::State>) -> usize {
+        let beside = if self.engine.is_plain() { BESIDE_LINK } else { BESIDE_LINK + SESSION };
+        size_of_val(link) + beside + self.engine.capabilities().session_memory
+    }
+
+    /// The handshake waits for this server, not for the peer: it does not give way to others.
+    pub(crate) fn stop_waiting(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.remove(Kind::Handshake, link);
+    }
+
+    /// The handshake waits for the peer again.
+    pub(crate) fn wait_again(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.insert(Kind::Handshake, link, self.shared.now);
+    }
+
+    /// The request waits for the application, not for the client: it does not give way to others.
+    pub(crate) fn leave_crowd(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.remove(Kind::Handshake, link);
+        self.admission.remove(Kind::Http, link);
+    }
+
+    /// The request waits for the client again.
+    pub(crate) fn rejoin_crowd(&mut self, link: &Link<E::Session, H::State>) {
+        let is_http = matches!(&link.phase, Phase::Request(head) if head.http_end.is_some());
+        self.admission.insert(if is_http { Kind::Http } else { Kind::Handshake }, link, self.shared.now);
+    }
+
+    /// A connection has left `before`, which was a handshake.
+    pub(crate) fn end_handshake(&mut self, link: &Link<E::Session, H::State>, before: &Phase) {
+        let head = match before {
+            Phase::Request(head) => Some(head),
+            Phase::Waiting(wait) => {
+                self.unanswered -= 1;
+                Some(&wait.head)
+            }
+            Phase::Streaming(streaming) => Some(&streaming.head),
+            _ => None,
+        };
+        if head.is_some_and(|head| head.http_end.is_some()) {
+            self.shared.counters.http.sub(1);
+            self.admission.remove(Kind::Http, link);
+        } else {
+            self.shared.counters.handshaking.sub(1);
+            self.admission.remove(Kind::Handshake, link);
+        }
+    }
+
+    /// An HTTP request was answered, and another may follow. From the first answer on, the connection has another limit and
+    /// age: an answer is no progress towards a WebSocket.
+    pub(crate) fn keep_for_http(&mut self, link: &mut Link<E::Session, H::State>) {
+        let (now, deadlines) = (self.shared.now, &self.shared.config.deadlines);
+        let Phase::Request(head) = &mut link.phase else { return };
+        let end = head.http_end.unwrap_or_else(|| now + millis(deadlines.http));
+        let is_first = head.http_end.replace(end).is_none();
+        link.clock.phase_end = end.min(now + millis(deadlines.handshake));
+        if is_first {
+            self.shared.counters.handshaking.sub(1);
+            self.shared.counters.http.add(1);
+            self.admission.remove(Kind::Handshake, link);
+            self.admission.insert(Kind::Http, link, now);
+        }
+    }
+
+    /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
+    pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
+        let full = self.admission.is_full(&self.shared.config.limits);
+        if full == self.admission.paused {
+            return;
+        }
+        self.admission.paused = full;
+        driver.pause_accept(full);
+        if full {
+            self.shared.counters.accept_pauses.add(1);
+            self.check_others();
+        }
+        if full && self.admission.is_news(0, self.shared.now) {
+            let (connections, handshakes) = self.admission.of_all_shards();
+            let limit = self.shared.config.limits.max_connections;
+            log::warn!(
+                "accepting pauses: {connections} connections, {handshakes} of them in their handshake \
+                 (limits.max_connections: {limit})"
+            );
+        }
+    }
+
+    /// Applies the limits, since one may be passed.
+    pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
+        self.admission.due = false;
+        self.admission.look_at = Tick::MAX;
+        self.bound_accepting(driver);
+        if !self.shared.remote.has_own_descriptors() && self.admission.take_wanted_descriptors() {
+            self.evict_for_descriptors(driver);
+        }
+        // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
+        // as the loop with the surplus does not run.
+        let grew = std::mem::take(&mut self.admission.grew);
+        for kind in [Kind::Handshake, Kind::Http] {
+            if self.evict(driver, kind).is_err() && grew {
+                self.check_others();
+            }
+        }
+        self.make_place(driver);
+        // The connections that gave way left their places. The next look may be a second away.
+        if std::mem::take(&mut self.admission.due) {
+            self.bound_accepting(driver);
+        }
+        if self.admission.waits_for_others() {
+            self.admission.look_at = self.admission.look_at.min(self.shared.now + RETRY);
+        }
+    }
+
+    /// `Err` if the limit is passed, but by the connections of other loops.
+    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) -> Result<(), ()> {
+        loop {
+            match self.admission.surplus(kind, &self.shared.config.limits, self.shared.now) {
+                Ok(first) => {
+                    let before = self.admission.waiting(kind).len();
+                    let (name, limit) = (kind.name(), kind.limit(&self.shared.config.limits));
+                    self.visit(driver, first.token, |core, _, link| {
+                        core.give_way(link, kind, first, format_args!("{name} ({limit})"), 1 + kind as usize);
+                    });
+                    if self.admission.waiting(kind).len() == before {
+                        return Ok(());
+                    }
+                }
+                Err(Stays::WithinLimit) => return Ok(()),
+                Err(Stays::OthersTurn) => return Err(()),
+                Err(Stays::Until(at)) => {
+                    self.admission.look_at = self.admission.look_at.min(at);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Has a connection without a WebSocket give its place to a new one, while accepting pauses.
+    fn make_place(&mut self, driver: &mut dyn Driver) {
+        match self.admission.place(self.shared.now) {
+            Ok((kind, first)) => {
+                let limit = self.shared.config.limits.max_connections;
+                self.visit(driver, first.token, |core, _, link| {
+                    core.give_way(link, kind, first, format_args!("limits.max_connections ({limit})"), PLACES);
+                });
+            }
+            Err(Stays::Until(at)) => self.admission.look_at = self.admission.look_at.min(at),
+            Err(Stays::WithinLimit | Stays::OthersTurn) => {}
+        }
+    }
+
+    /// Has the other loops look at the limits. Until then each can be past them by one connection.
+    pub(crate) fn check_others(&self) {
+        self.shared.others.iter().for_each(ShardHandle::check_limits);
+    }
+
+    /// Has a connection without a WebSocket give its descriptor back, here or on another shard. Returns whether one has.
+    ///
+    /// None has the time that it has at `max_handshakes`: nobody else could be accepted meanwhile.
+    pub(crate) fn make_room_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
+        let has_room = self.evict_for_descriptors(driver);
+        // A loop with a table of its own would gain nothing from others.
+        if !has_room && !self.shared.remote.has_own_descriptors() {
+            self.admission.want_descriptors();
+            self.check_others();
+        }
+        has_room
+    }
+
+    fn evict_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
+        // A connection that has been answered already waits for less.
+        [Kind::Http, Kind::Handshake].into_iter().any(|kind| {
+            let Some(first) = self.admission.waiting(kind).first() else { return false };
+            let before = self.admission.waiting(kind).len();
+            self.visit(driver, first.token, |core, _, link| {
+                core.give_way(link, kind, first, format_args!("the end of descriptors (ulimit -n)"), NEWS);
+            });
+            self.admission.waiting(kind).len() < before
+        })
+    }
+
+    /// Ends a connection in favour of newer ones, at a limit with this name.
+    fn give_way(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        kind: Kind,
+        first: First,
+        limit: fmt::Arguments<'_>,
+        news: usize,
+    ) {
+        let First { of_host, of_network, .. } = first;
+        let counters = &self.shared.counters;
+        match kind {
+            Kind::Handshake => {
+                counters.handshakes_failed.add(1);
+                counters.handshakes_evicted.add(1);
+            }
+            Kind::Http => counters.http_evicted.add(1),
+        }
+        if self.admission.is_news(news, self.shared.now) {
+            log::warn!("{limit} is reached: the oldest connections of the largest sources give way to new ones");
+        }
+        let line =
+            format_args!("gave way to others at {limit}; {of_host} of its host wait, {of_network} of its network");
+        self.shared.log_peer(log::Level::Info, &link.info.peer, line);
+        self.end(link, Phase::Gone { reset: kind == Kind::Handshake }, Cause::Overloaded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accept::admission::GRACE_AT_FULL;
+    use crate::fake::{Event, Fake};
+    use crate::{Config, Conn, Handler, Shard};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tautline_tls::plain;
+    use tautline_ws::Message;
+
+    const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    struct Silent;
+
+    impl Handler for Silent {
+        type State = ();
+
+        fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+    }
+
+    fn shard() -> (Fake, Shard<plain::Engine, Silent>) {
+        let kernel = Fake::default();
+        let shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), Silent).unwrap();
+        (kernel, shard)
+    }
+
+    #[test]
+    fn nobody_gives_way_for_descriptors_that_are_free_again() {
+        let (kernel, mut shard) = shard();
+        // No connection gives way, so another loop is to make room.
+        assert!(!shard.core.make_room_for_descriptors(&mut *shard.driver));
+        kernel.push(Event::Accept);
+        for _ in 0..5 {
+            shard.core.admission.check();
+            shard.turn(None).unwrap();
+        }
+        assert_eq!((shard.counters().connections, shard.counters().handshakes_evicted), (1, 0));
+        // Where none was accepted since, one gives way.
+        assert!(shard.core.make_room_for_descriptors(&mut *shard.driver));
+        assert_eq!(shard.counters().handshakes_evicted, 1);
+    }
+
+    /// The free places are fewer than the handshakes that may wait, so their own limit is never met.
+    #[test]
+    fn silent_connections_give_their_places_to_new_ones_though_most_places_are_taken() {
+        let (kernel, now) = (Fake::default(), Rc::new(Cell::new(Duration::from_secs(5))));
+        kernel.0.borrow_mut().room = usize::MAX;
+        let mut config = Config::default();
+        config.limits.max_connections = 10;
+        config.limits.max_handshakes = 5;
+        let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Silent).unwrap();
+        let clock = now.clone();
+        shard.danger_simulate(move || clock.get(), [0; 32]);
+        for index in 0..8 {
+            kernel.push(Event::Accept);
+            kernel.push(Event::Bytes(index, UPGRADE.to_vec()));
+            (0..3).for_each(|_| shard.turn(None).unwrap());
+        }
+        kernel.push(Event::Accept);
+        kernel.push(Event::Accept);
+        (0..3).for_each(|_| shard.turn(None).unwrap());
+        let counters = shard.counters();
+        assert_eq!((counters.connections, counters.open, counters.handshakes_evicted), (10, 8, 0));
+        assert!(shard.core.admission.paused, "all places are taken");
+        // The loop wakes by itself once one of them has had its time.
+        let wait = kernel.0.borrow().waits.last().copied().flatten().unwrap();
+        assert!(wait <= Duration::from_millis(GRACE_AT_FULL), "{wait:?}");
+        for evicted in 1..5 {
+            now.set(now.get() + Duration::from_millis(GRACE_AT_FULL));
+            (0..3).for_each(|_| shard.turn(None).unwrap());
+            assert_eq!(shard.counters().handshakes_evicted, evicted);
+            assert!(!shard.core.admission.paused);
+            kernel.push(Event::Accept);
+            (0..3).for_each(|_| shard.turn(None).unwrap());
+        }
+        assert_eq!(shard.counters().open, 8, "no WebSocket gives way");
+    }
+}

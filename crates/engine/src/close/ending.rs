@@ -1,0 +1,314 @@
+//! How connections end: failures, deadlines and draining.
+
+use crate::accept::limits::Limit;
+use crate::close::restart::Restart;
+use crate::close::schedule::Schedule;
+use crate::handler::Handler;
+use crate::ids::ConnId;
+use crate::link::phase::{Finish, Linger, Phase};
+use crate::link::state::Link;
+use crate::topics::topic::Scope;
+use crate::turn::core::{Core, Draining, Slot};
+use http::StatusCode;
+use log::Level;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
+use tautline_conn::due::Due;
+use tautline_conn::tick::millis;
+use tautline_conn::verdict::Stop;
+use tautline_conn::verdict::{Notice, Stage, Verdict};
+use tautline_io::{Driver, End, Token};
+use tautline_tls::Engine;
+use tautline_ws::CloseCode;
+
+/// Connections that a drain closes in one turn: some milliseconds of work.
+const DRAINED_AT_ONCE: usize = 512;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Ends a connection whose input cannot be processed further.
+    pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
+        match stop {
+            Stop::Failed(cause) => self.fail(link, cause),
+            Stop::Refused(_) | Stop::Proxy(_) => self.dial_failed(link, Phase::GONE, stop.into()),
+        }
+    }
+
+    /// Ends a failed connection: reports the failure to the handler, and to the peer if possible.
+    pub(crate) fn fail(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if link.phase.is_handshaking() {
+            return self.fail_handshake(link, cause);
+        }
+        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
+        if link.phase.is_open() {
+            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause:#}{limit}"));
+        }
+        let end = link.begin_end(Verdict::of_failure(link.phase.stage(), &cause), &cause);
+        self.end(link, end, cause);
+    }
+
+    fn fail_handshake(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        let stage = link.phase.stage();
+        let verdict = Verdict::of_failure(stage, &cause);
+        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
+        let is_failure = match (stage, &cause) {
+            (Stage::Streaming, _) => {
+                let line = format_args!("a response was cut off: {cause:#}{limit}");
+                self.shared.log_peer(Level::Debug, &link.info.peer, line);
+                false
+            }
+            // The end of a connection between two requests is no failure.
+            (Stage::Request { begun: false, answered: true }, cause)
+                if !matches!(cause, Cause::Tls(_) | Cause::Panicked) =>
+            {
+                self.shared.log_peer(Level::Debug, &link.info.peer, format_args!("{cause:#}{limit}"));
+                false
+            }
+            (_, cause) => {
+                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("handshake failed: {cause:#}{limit}"));
+                true
+            }
+        };
+        if let Notice::Status(status) = verdict.notice {
+            return self.refuse_with(link, status);
+        }
+        let end = link.begin_end(verdict, &cause);
+        if is_failure && link.info.dial.is_some() {
+            let stop = link.phase.take_rejection().map_or(Stop::Failed(cause), Stop::Refused);
+            return self.dial_failed(link, end, stop.into());
+        }
+        self.shared.counters.handshakes_failed.add(u64::from(is_failure));
+        self.end(link, end, cause);
+    }
+
+    /// The peer ended its direction, or the connection broke. `whole` if the peer sent close_notify.
+    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: End, whole: bool) {
+        match end {
+            End::Failed(error) => {
+                let cause = Cause::Io(Arc::new(error));
+                if link.phase.is_handshaking() || link.phase.is_open() {
+                    self.fail(link, cause);
+                }
+                self.end(link, Phase::GONE, Cause::Finished);
+            }
+            End::Finished if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
+            // The client sends no further request, and still reads this response.
+            End::Finished if let Phase::Streaming(streaming) = &mut link.phase => streaming.peer_finished = true,
+            // After close_notify nothing is missing. Without TLS a truncation cannot be detected.
+            End::Finished if whole || self.engine.is_plain() => self.fail(link, Cause::Finished),
+            End::Finished => self.fail(link, Cause::Truncated),
+        }
+    }
+
+    /// Answers the peer's close frame. The WebSocket connection is then closed (RFC 6455, section 7.1.4).
+    pub(crate) fn peer_closed(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: String) {
+        let cause = if link.phase.takes_messages() { Cause::Peer } else { Cause::Local };
+        link.cold.get_or_insert_default().peer_close = Some(Box::new((code, reason)));
+        link.close_now(code, "");
+        // The server closes the TCP connection first, and a client waits for that (section 7.1.1).
+        let ours = if link.info.dial.is_none() { Finish::Wanted } else { Finish::AfterPeer };
+        self.end(link, Phase::Linger(Linger { ours, peer_finished: false }), cause);
+    }
+
+    /// Moves a connection to its end, and reports that to the handler once, if the connection was open.
+    pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
+        let before = link.phase.end(end);
+        if matches!(before, Phase::Streaming(_)) {
+            self.note_cut(link);
+        }
+        if before.is_handshaking() {
+            self.end_handshake(link, &before);
+        }
+        if let Phase::Offloaded(Some(number)) = before {
+            self.cancel(number);
+        }
+        if matches!(link.phase, Phase::Linger(_)) && !matches!(before, Phase::Linger(_)) {
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(link);
+        }
+        if before.is_open() {
+            self.report_closed(link, cause);
+        }
+    }
+
+    fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        self.shared.counters.open.sub(1);
+        self.unsubscribe_all(link);
+        let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
+        let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
+        let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
+        let is_silent = matches!(cause, Cause::Timeout(Deadline::Silence));
+        let silence = self.shared.config.deadlines.silence.filter(|_| is_silent).unwrap_or_default();
+        if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
+            handle.end();
+        }
+        self.shared.remote.live_outcomes().count_end(code, &cause);
+        if matches!(cause, Cause::Peer | Cause::Local | Cause::Stopped) {
+            // Other causes are logged as failures.
+            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause} ({})", code.get()));
+        }
+        let mut closed = Closed::new(code, cause);
+        closed.reason = reason;
+        self.note_closed(link, &closed);
+        let told = closed.retry_after();
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.guard(format_args!("the end of connection {id}"), |core| {
+            link.lend(None, &mut core.shared, |conn| core.handler.on_close(conn, &closed));
+        });
+        // The handler may have subscribed again in `on_close`. It has nothing for this connection from now on.
+        self.unsubscribe_all(link);
+        self.forget_application(link);
+        if let Some(dial) = link.info.dial {
+            self.dial_lost(dial, by_us, silence, told);
+        }
+    }
+
+    pub(crate) fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
+        let Some(cold) = &mut link.cold else { return };
+        let before = cold.kept();
+        for scope in [Scope::Exact, Scope::Prefix] {
+            let names = if cold.names(scope).is_some() { cold.names_mut(scope).take() } else { None };
+            for name in names.iter().flat_map(|names| names.list()) {
+                self.shared.unsubscribe(scope, name, link.token);
+            }
+        }
+        self.shared.account.keep(link.token, &before, &cold.kept());
+    }
+
+    /// Handles every deadline of a peer that has passed.
+    pub(crate) fn expire_links(&mut self, driver: &mut dyn Driver) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(self.shared.now, &mut due);
+        for token in due.drain(..) {
+            self.expire_link(driver, token);
+        }
+        self.due = due;
+    }
+
+    /// Handles what else is due.
+    pub(crate) fn expire(&mut self, driver: &mut dyn Driver) {
+        let now = self.shared.now;
+        if self.shared.peer_log.due().is_some_and(|at| at <= now) {
+            self.shared.peer_log.report();
+        }
+        self.expire_dials(driver);
+        if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections.get() > 0 {
+            self.abort_all(driver);
+        }
+    }
+
+    fn expire_link(&mut self, driver: &mut dyn Driver, token: Token) {
+        let Some(Slot::Link(link)) = self.slots.get(token.index as usize) else { return };
+        // An entry is stale if the link has a later one.
+        if link.token == token && link.clock.scheduled <= self.shared.now {
+            self.visit(driver, token, Self::miss_deadline);
+        }
+    }
+
+    fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let now = self.shared.now;
+        let (at, due) = link.next_due(&self.shared.config.deadlines);
+        if at <= now {
+            match due {
+                Due::Ping => {
+                    if link.driver_paused {
+                        link.clock.heard = now;
+                    } else {
+                        link.ping_sent = true;
+                        // The peer has time to answer, also if the loop stood still when the ping was due.
+                        link.clock.heard += now - at;
+                    }
+                    // An empty ping cannot be too long.
+                    let _ = link.out.ping(&[], &link.wire, &mut self.shared);
+                }
+                Due::Miss(Deadline::Send) if link.wire.progresses(driver, link.token, now) => {}
+                Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
+                    self.fail(link, Cause::Timeout(deadline));
+                    self.end(link, Phase::GONE, Cause::Timeout(deadline));
+                }
+                Due::Miss(deadline) => self.fail(link, Cause::Timeout(deadline)),
+            }
+        }
+        if !link.phase.is_gone() {
+            self.schedule(link);
+        }
+    }
+
+    /// Stops accepting, and begins to close or end every connection.
+    pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
+        let draining = Draining { code, reason: reason.to_owned(), next: 0, schedule: None };
+        self.begin_drain(driver, draining, deadline);
+    }
+
+    /// Drains with 1012. Each client learns when it is to come back.
+    pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
+        let (count, pace) = (self.shared.counters.open.get(), self.pace.returns());
+        let schedule = Schedule::new(restart, (self.shared.now, deadline), count, pace);
+        log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
+        let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());
+        self.begin_drain(driver, Draining { code, reason, next: 0, schedule: Some(schedule) }, deadline);
+    }
+
+    fn begin_drain(&mut self, driver: &mut dyn Driver, draining: Draining, deadline: Duration) {
+        driver.stop_listening();
+        self.shared.remote.begin_drain();
+        self.drain_end = Some(self.shared.now + millis(deadline));
+        self.cancel_dials(driver);
+        self.draining = Some(draining);
+        self.go_on_draining(driver);
+    }
+
+    /// Closes or ends the next connections of a drain: a bounded number, so that those after them are still served.
+    pub(crate) fn go_on_draining(&mut self, driver: &mut dyn Driver) {
+        let Some(mut draining) = self.draining.take() else { return };
+        let end = self.slots.len().min(draining.next + DRAINED_AT_ONCE);
+        while draining.next < end {
+            if let Slot::Link(link) = &self.slots[draining.next] {
+                let Draining { code, reason, schedule, .. } = &mut draining;
+                let (token, now) = (link.token, self.shared.now);
+                let told = match schedule {
+                    Some(schedule) if matches!(link.phase, Phase::Open) => {
+                        if now < schedule.next_at() {
+                            break;
+                        }
+                        Some(format!("{} {reason}", schedule.close(now)))
+                    }
+                    _ => None,
+                };
+                let reason = told.as_deref().unwrap_or(reason);
+                self.visit(driver, token, |core, _, link| core.drain_link(link, *code, reason));
+            }
+            draining.next += 1;
+        }
+        if draining.next < self.slots.len() {
+            self.draining = Some(draining);
+        }
+    }
+
+    fn drain_link(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: &str) {
+        match &link.phase {
+            Phase::Open => link.close(code, reason),
+            // A client that has sent a part of a request gets 503 for it.
+            Phase::Request(head) if head.has_begun() => {}
+            Phase::Waiting(_) => self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE),
+            Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
+            // It ends with its response, at the latest when the drain does.
+            Phase::Streaming(_) => {}
+            Phase::Request(_) if link.wire.is_in_flight() => {
+                self.end(link, Phase::finishing(false), Cause::Stopped);
+            }
+            _ if link.info.dial.is_some() => {
+                self.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Stopped));
+            }
+            _ => self.end(link, Phase::GONE, Cause::Stopped),
+        }
+    }
+
+    fn abort_all(&mut self, driver: &mut dyn Driver) {
+        log::warn!("{} connections did not close in time and are aborted", self.shared.counters.connections.get());
+        for index in 0..self.slots.len() {
+            let Slot::Link(link) = &self.slots[index] else { continue };
+            self.visit(driver, link.token, |core, _, link| core.end(link, Phase::GONE, Cause::Stopped));
+        }
+    }
+}

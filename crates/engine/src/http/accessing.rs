@@ -1,0 +1,354 @@
+//! The steps of connections that their entries of the access log follow.
+//!
+//! The table of entries exists only while somebody takes them, so connections are as small as without it. With the table every
+//! connection has a part in the [account](crate::memory::account). The step that keeps the account after an event also adds what the
+//! shard's counters have grown by to the connection of that event. Without the table nothing is done for a message.
+
+use crate::handler::Handler;
+use crate::http::access::Access;
+use crate::http::access_table::{Asked, Record};
+use crate::ids::ConnId;
+use crate::link::phase::Phase;
+use crate::link::state::Link;
+use crate::turn::core::Core;
+use http::{Request, StatusCode};
+use std::time::Duration;
+use tautline_conn::closed::{Cause, Closed};
+use tautline_io::Token;
+use tautline_tls::{Engine, Session};
+use tautline_ws::CloseCode;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Adds the traffic of an event to its connection, and logs a response that has left. Returns the memory of the entry.
+    pub(crate) fn note_traffic(&mut self, link: &Link<E::Session, H::State>) -> usize {
+        let now = self.shared.now;
+        let Some(record) = self.record(link) else { return 0 };
+        let memory = record.memory();
+        let is_plain = record.status.is_some_and(|status| status != StatusCode::SWITCHING_PROTOCOLS);
+        if is_plain && !link.wire.is_in_flight() {
+            match link.phase {
+                Phase::Request(_) => self.log_access(link),
+                // The connection ends with this response, and its last bytes belong to it.
+                Phase::Linger(_) => _ = record.ended.get_or_insert(now),
+                _ => {}
+            }
+        }
+        memory
+    }
+
+    /// Adds the traffic of a step that no account follows.
+    #[inline]
+    pub(crate) fn count_traffic(&mut self, link: &Link<E::Session, H::State>) {
+        if self.access.is_some() {
+            let _ = self.record(link);
+        }
+    }
+
+    /// The head of a request is whole.
+    pub(crate) fn note_request(&mut self, link: &Link<E::Session, H::State>, request: &Request<()>) {
+        let now = self.shared.now;
+        let Some(record) = self.record(link) else { return };
+        if record.is_entry() {
+            self.log_access(link);
+        }
+        if let Some(record) = self.record(link) {
+            (record.asked, record.began) = (Some(Asked::new(request)), now);
+        }
+    }
+
+    /// A request is answered, whether its head was read or not.
+    pub(crate) fn note_answer(&mut self, link: &Link<E::Session, H::State>, status: StatusCode) {
+        let Some(record) = self.record(link) else { return };
+        if record.status.is_some() {
+            // It belongs to the request before.
+            self.log_access(link);
+        }
+        if let Some(record) = self.record(link) {
+            record.status = Some(status);
+        }
+    }
+
+    /// A response is cut off.
+    pub(crate) fn note_cut(&mut self, link: &Link<E::Session, H::State>) {
+        if let Some(record) = self.record(link) {
+            record.is_cut = true;
+        }
+    }
+
+    /// A WebSocket has ended. Its last bytes may still leave.
+    pub(crate) fn note_closed(&mut self, link: &Link<E::Session, H::State>, closed: &Closed) {
+        let now = self.shared.now;
+        if let Some(record) = self.record(link) {
+            (record.closed, record.ended) = (Some(closed.clone()), Some(now));
+        }
+    }
+
+    /// The connection is over, and nothing more leaves.
+    pub(crate) fn end_access(&mut self, link: &Link<E::Session, H::State>) {
+        let Some(record) = self.record(link) else { return };
+        if record.status == Some(StatusCode::SWITCHING_PROTOCOLS) && record.closed.is_none() {
+            // The application panicked at the end.
+            record.closed = Some(Closed::new(CloseCode::ABNORMAL, Cause::Panicked));
+        }
+        if record.is_entry() {
+            self.log_access(link);
+        }
+    }
+
+    /// Forgets the entry of a connection that is dropped.
+    pub(crate) fn forget_access(&mut self, token: Token) {
+        let _ = self.access.as_mut().and_then(|table| table.take(token));
+    }
+
+    #[inline(never)]
+    fn record(&mut self, link: &Link<E::Session, H::State>) -> Option<&mut Record> {
+        let now = self.shared.now;
+        Some(self.access.as_mut()?.record(link.token, &self.shared.counters, now))
+    }
+
+    /// Logs the entry of a connection, and begins the next one.
+    #[cold]
+    fn log_access(&mut self, link: &Link<E::Session, H::State>) {
+        let (now, shard) = (self.shared.now, self.shared.shard);
+        let Some(table) = &mut self.access else { return };
+        let Some(record) = table.take(link.token) else { return };
+        if link.info.dial.is_none() {
+            let Record { asked, began, ended, status, is_cut, closed, traffic } = &*record;
+            (table.log.0)(&Access {
+                conn: ConnId { shard, token: link.token },
+                peer: &link.info.peer,
+                method: asked.as_ref().map(|asked| &asked.method),
+                path: asked.as_ref().map(|asked| &*asked.path),
+                user_agent: asked.as_ref().and_then(|asked| asked.user_agent.as_deref()),
+                status: *status,
+                is_cut: *is_cut,
+                closed: closed.as_ref(),
+                duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began)),
+                traffic: *traffic,
+                tls_version: link.session.tls_info().version,
+            });
+        }
+        let _ = self.record(link);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fake::{Event, Fake};
+    use crate::{Access, AccessLog, Config, Conn, Handler, Opening, Outgoing, Reply, Request, Shard, Traffic};
+    use http::StatusCode;
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+    use tautline_tls::plain;
+    use tautline_ws::Message;
+
+    /// Echoes, and answers plain HTTP with its path.
+    struct Echo;
+
+    impl Handler for Echo {
+        type State = ();
+
+        fn on_request(&mut self, request: &Request<'_>) -> Reply {
+            match (request.is_upgrade, request.http.uri().path()) {
+                (true, "/forbidden") => Reply::status(StatusCode::FORBIDDEN),
+                (true, _) => Reply::upgrade(),
+                (false, path) => Reply::Respond(http::Response::new(path.as_bytes().to_vec())),
+            }
+        }
+
+        fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+            if opening.request.is_some_and(|request| request.uri().path() == "/room") {
+                conn.subscribe("a");
+                conn.subscribe("b");
+            }
+        }
+
+        fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+            conn.send(Outgoing::from(&message));
+            conn.publish("a", Outgoing::from(&message));
+            conn.publish("b", Outgoing::from(&message));
+        }
+    }
+
+    struct Bench {
+        kernel: Fake,
+        shard: Shard<plain::Engine, Echo>,
+        entries: Arc<Mutex<Vec<(String, Traffic)>>>,
+        durations: Arc<Mutex<Vec<Duration>>>,
+    }
+
+    fn text(access: &Access<'_>) -> String {
+        let closed = access.closed.map(|closed| format!(" {} {}", closed.code.get(), closed.cause));
+        format!(
+            "{} {} {} {:?}{}{}",
+            access.method.map_or("-", |method| method.as_str()),
+            access.path.unwrap_or("-"),
+            access.status.map_or(0, |status| status.as_u16()),
+            access.user_agent.unwrap_or("-"),
+            if access.is_cut { " cut" } else { "" },
+            closed.unwrap_or_default()
+        )
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let kernel = Fake::default();
+            kernel.0.borrow_mut().room = usize::MAX;
+            let (entries, mut config) = (Arc::<Mutex<Vec<_>>>::default(), Config::default());
+            let (taken, durations) = (entries.clone(), Arc::<Mutex<Vec<_>>>::default());
+            let times = durations.clone();
+            config.access_log = Some(AccessLog::new(move |access| {
+                taken.lock().unwrap().push((text(access), access.traffic));
+                times.lock().unwrap().push(access.duration);
+            }));
+            let shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Echo).unwrap();
+            Self { kernel, shard, entries, durations }
+        }
+
+        fn push(&mut self, event: Event) {
+            self.kernel.push(event);
+            self.shard.turn(None).unwrap();
+        }
+
+        /// The entries since the last call.
+        fn entries(&self) -> Vec<(String, Traffic)> {
+            std::mem::take(&mut self.entries.lock().unwrap())
+        }
+
+        fn texts(&self) -> Vec<String> {
+            self.entries().into_iter().map(|(text, _)| text).collect()
+        }
+    }
+
+    fn upgrade(path: &str) -> Vec<u8> {
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nUser-Agent: test\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        .into_bytes()
+    }
+
+    const GET: &[u8] = b"GET /a?token=secret HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    /// A text frame with a mask of zeros.
+    const HELLO: &[u8] = &[0x81, 0x82, 0, 0, 0, 0, b'h', b'i'];
+    /// A close frame with 1000.
+    const CLOSE: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 3, 232];
+
+    #[test]
+    fn a_websocket_is_one_entry_with_its_own_traffic() {
+        let mut bench = Bench::new();
+        for index in 0..2 {
+            bench.push(Event::Accept);
+            bench.push(Event::Bytes(index, upgrade("/chat?token=secret")));
+        }
+        for index in [0, 1, 1] {
+            bench.push(Event::Bytes(index, HELLO.to_vec()));
+        }
+        assert!(bench.entries().is_empty());
+        bench.push(Event::Bytes(1, CLOSE.to_vec()));
+        bench.push(Event::Finished(1));
+        let [(text, traffic)] = &bench.entries()[..] else { panic!("one entry") };
+        assert_eq!(text, "GET /chat 101 \"test\" 1000 closed by the peer");
+        assert_eq!((traffic.messages_in, traffic.messages_out), (2, 2));
+        assert_eq!(traffic.bytes_in, (upgrade("/chat?token=secret").len() + 2 * HELLO.len() + CLOSE.len()) as u64);
+        assert_eq!(traffic.bytes_out, bench.kernel.with(1, |wire| wire.received.len()) as u64);
+        bench.push(Event::Failed(0));
+        let [(text, other)] = &bench.entries()[..] else { panic!("one entry") };
+        assert_eq!(text, "GET /chat 101 \"test\" 1006 connection lost");
+        let counters = bench.shard.counters();
+        assert_eq!(traffic.bytes_in + other.bytes_in, counters.bytes_in);
+        assert_eq!(traffic.bytes_out + other.bytes_out, counters.bytes_out);
+        assert_eq!(traffic.messages_out + other.messages_out, counters.messages_out);
+        assert_eq!(counters.memory_heads, 0, "the entries are counted as long as they are there");
+    }
+
+    #[test]
+    fn published_messages_count_for_their_subscribers() {
+        let mut bench = Bench::new();
+        for index in 0..4 {
+            bench.push(Event::Accept);
+            bench.push(Event::Bytes(index, upgrade(if index == 0 { "/sender" } else { "/room" })));
+        }
+        for _ in 0..2 {
+            bench.push(Event::Bytes(0, HELLO.to_vec()));
+            bench.shard.turn(None).unwrap();
+        }
+        for index in 0..4 {
+            bench.push(Event::Failed(index));
+            let [(_, traffic)] = bench.entries()[..] else { panic!("one entry") };
+            assert_eq!(traffic.messages_out, if index == 0 { 2 } else { 4 }, "{index}");
+            assert_eq!(traffic.bytes_out, bench.kernel.with(index, |wire| wire.received.len()) as u64, "{index}");
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_connection_is_an_entry() {
+        let mut bench = Bench::new();
+        bench.push(Event::Accept);
+        bench.push(Event::Bytes(0, GET.to_vec()));
+        assert_eq!(bench.texts(), ["GET /a 200 \"-\""]);
+        // Two at once, and the beginning of another.
+        bench.push(Event::Bytes(0, [GET, GET, b"GET"].concat()));
+        assert_eq!(bench.texts(), ["GET /a 200 \"-\"", "GET /a 200 \"-\""]);
+        bench.push(Event::Bytes(0, b" \x01\r\n\r\n".to_vec()));
+        bench.push(Event::Finished(0));
+        assert_eq!(bench.texts(), ["- - 400 \"-\""]);
+        assert_eq!(bench.shard.counters().connections, 0);
+    }
+
+    #[test]
+    fn a_slow_client_is_an_entry_when_all_has_left() {
+        let mut bench = Bench::new();
+        bench.kernel.0.borrow_mut().room = 10;
+        bench.push(Event::Accept);
+        bench.push(Event::Bytes(0, GET.to_vec()));
+        assert!(bench.entries().is_empty());
+        bench.push(Event::Room(0, usize::MAX - 10));
+        assert_eq!(bench.texts(), ["GET /a 200 \"-\""]);
+    }
+
+    #[test]
+    fn an_entry_ends_with_its_response_and_not_with_the_connection() {
+        let mut bench = Bench::new();
+        let now = Rc::new(Cell::new(Duration::from_secs(5)));
+        let clock = now.clone();
+        bench.shard.danger_simulate(move || clock.get(), [0; 32]);
+        for (index, request, wait) in [
+            (0, b"GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_vec(), 0),
+            (1, [&upgrade("/chat")[..], HELLO].concat(), 300),
+        ] {
+            bench.push(Event::Accept);
+            bench.push(Event::Bytes(index, request));
+            now.set(now.get() + Duration::from_millis(wait));
+            if wait > 0 {
+                bench.push(Event::Bytes(index, CLOSE.to_vec()));
+            }
+            now.set(now.get() + Duration::from_millis(700));
+            bench.push(Event::Finished(index));
+            assert_eq!(bench.texts().len(), 1);
+            assert_eq!(bench.durations.lock().unwrap().pop(), Some(Duration::from_millis(wait)));
+        }
+    }
+
+    #[test]
+    fn refusals_are_entries_and_silent_connections_are_none() {
+        let mut bench = Bench::new();
+        for (index, bytes, expected) in [
+            (0, upgrade("/forbidden"), "GET /forbidden 403 \"test\""),
+            (1, [&upgrade("/x")[..upgrade("/x").len() - 4], b"0\r\n\r\n"].concat(), "GET /x 426 \"test\""),
+        ] {
+            bench.push(Event::Accept);
+            bench.push(Event::Bytes(index, bytes));
+            bench.push(Event::Finished(index));
+            assert_eq!(bench.texts(), [expected]);
+        }
+        bench.push(Event::Accept);
+        bench.push(Event::Bytes(2, b"GET / HT".to_vec()));
+        bench.push(Event::Failed(2));
+        bench.push(Event::Accept);
+        bench.push(Event::Failed(3));
+        assert!(bench.entries().is_empty());
+    }
+}

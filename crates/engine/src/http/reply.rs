@@ -1,0 +1,140 @@
+use crate::http::content::Content;
+use http::{HeaderMap, StatusCode};
+
+/// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
+///
+/// ```
+/// use http::{HeaderValue, Response, StatusCode, header};
+/// use tautline_engine::{Reply, Upgrade};
+///
+/// let with_a_cookie = Upgrade::new().with_header(header::SET_COOKIE, HeaderValue::from_static("seen=1"));
+/// let with_a_user: Reply<String> = Upgrade::new().with_state("Ada".to_owned()).into();
+/// let page: Reply = Reply::Respond(Response::new(b"hello".to_vec()));
+/// let refusal: Reply = Reply::status(StatusCode::FORBIDDEN);
+/// # let _: (Reply, _, _, _) = (with_a_cookie.into(), with_a_user, page, refusal);
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Reply<T = ()> {
+    /// Accept the WebSocket.
+    Upgrade(Upgrade<T>),
+    /// Answer as plain HTTP. The connection stays open for further requests if the client wants that.
+    Respond(http::Response<Vec<u8>>),
+    /// Answer as plain HTTP with content that is made while it is sent, such as a file or a long list.
+    Stream(http::Response<Content>),
+    /// A ticket has the answer: the result of [`Request::later`](crate::Request::later).
+    Later(Later),
+}
+
+/// The mark of a request that is answered [later](crate::Request::later).
+///
+/// ```
+/// use tautline_engine::{Reply, Request};
+///
+/// let (head, peer) = (http::Request::get("/").body(())?, "127.0.0.1:1".parse()?);
+/// let reply: Reply = Request::new(&head, &peer, &Default::default()).later(drop);
+/// assert!(matches!(reply, Reply::Later(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Later(pub(crate) u64);
+
+impl<T> Reply<T> {
+    /// Accepts the WebSocket, without further headers.
+    #[must_use]
+    pub fn upgrade() -> Self {
+        Self::Upgrade(Upgrade::new())
+    }
+
+    /// A plain HTTP response whose text is the status code and its standard reason.
+    #[must_use]
+    pub fn status(status: StatusCode) -> Self {
+        Self::Respond(status_response(status))
+    }
+}
+
+/// A response whose text is the status code and its standard reason.
+pub(crate) fn status_response(status: StatusCode) -> http::Response<Vec<u8>> {
+    let reason = status.canonical_reason().unwrap_or("");
+    let mut response = http::Response::new(format!("{} {reason}\n", status.as_u16()).into_bytes());
+    *response.status_mut() = status;
+    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
+    response
+}
+
+/// The terms on which a WebSocket is accepted.
+///
+/// ```
+/// use tautline_engine::{Conn, Handler, Opening, Reply, Request, Upgrade};
+/// use tautline_ws::Message;
+///
+/// struct Members;
+///
+/// impl Handler for Members {
+///     /// The member's name.
+///     type State = String;
+///     fn on_request(&mut self, request: &Request<'_>) -> Reply<String> {
+///         match request.http.uri().query() {
+///             Some(name) => Upgrade::new().with_state(name.to_owned()).into(),
+///             None => Reply::status(http::StatusCode::UNAUTHORIZED),
+///         }
+///     }
+///     fn on_open(&mut self, conn: &mut Conn<'_, String>, _: &Opening<'_>) {
+///         let welcome = format!("welcome, {}", conn.state());
+///         conn.text(&welcome);
+///     }
+///     fn on_message(&mut self, _: &mut Conn<'_, String>, _: Message<'_>) {}
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Upgrade<T = ()> {
+    /// Headers that are added to the 101 response.
+    pub headers: HeaderMap,
+    /// A subprotocol that the client offered, instead of the configuration's choice. Another one is answered with status 500.
+    pub subprotocol: Option<String>,
+    /// The first state of the connection, which `on_open` finds; by default `T::default()`.
+    pub state: Option<T>,
+}
+
+impl<T> Upgrade<T> {
+    /// Terms without further headers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { headers: HeaderMap::new(), subprotocol: None, state: None }
+    }
+
+    /// Adds a header to the 101 response.
+    #[must_use]
+    pub fn with_header(mut self, name: http::HeaderName, value: http::HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Sets the subprotocol.
+    #[must_use]
+    pub fn with_subprotocol(mut self, name: impl Into<String>) -> Self {
+        self.subprotocol = Some(name.into());
+        self
+    }
+
+    /// Sets the first state of the connection, for example the user that a cookie names.
+    #[must_use]
+    pub fn with_state(mut self, state: T) -> Self {
+        self.state = Some(state);
+        self
+    }
+}
+
+impl<T> Default for Upgrade<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> From<Upgrade<T>> for Reply<T> {
+    fn from(upgrade: Upgrade<T>) -> Self {
+        Self::Upgrade(upgrade)
+    }
+}

@@ -1,0 +1,369 @@
+//! The opening handshake of both sides, and plain HTTP requests to a server.
+
+use crate::accept::limits::Limit;
+use crate::dial::times::DialStep;
+use crate::handler::{Handler, Opening};
+use crate::http::reply::{Later, Reply, Upgrade, status_response};
+use crate::http::request::Request;
+use crate::http::ticket::Source;
+use crate::http::wanted::Wanted;
+use crate::ids::DialId;
+use crate::link::info::Info;
+use crate::link::kernel_tls::Handover;
+use crate::link::outbound::Outbound;
+use crate::link::phase::{Answer, Phase};
+use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
+use crate::link::wire::Wire;
+use crate::turn::core::{Core, Slot};
+use crate::turn::visit::REQUEST;
+use http::header::SEC_WEBSOCKET_PROTOCOL;
+use http::{HeaderValue, StatusCode};
+use log::Level;
+use std::cell::OnceCell;
+use tautline_buf::Buf;
+use tautline_conn::closed::Cause;
+use tautline_conn::head::{Head, framing_of, whole_head};
+use tautline_conn::tick::millis;
+use tautline_conn::verdict::Stop;
+use tautline_io::{Address, Driver, Token};
+use tautline_tls::{Engine, Session};
+use tautline_ws::handshake::{self, HandshakeError, Negotiated, Refusal};
+use tautline_ws::{Decoder, Role};
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    pub(crate) fn empty_head(&self) -> Box<Head> {
+        Box::new(Head::new(self.shared.config.limits.head))
+    }
+
+    /// Creates a connection. The handshake deadline runs until it is open.
+    pub(crate) fn open_link(
+        &mut self,
+        token: Token,
+        phase: Phase,
+        session: E::Session,
+        peer: Address,
+        dial: Option<DialId>,
+    ) {
+        let config = &self.shared.config;
+        let role = if dial.is_some() { Role::Client } else { Role::Server };
+        let now = self.shared.now;
+        let clock = Clock { heard: now, phase_end: now + millis(config.deadlines.handshake), ..Clock::default() };
+        let mut link = self.batch_alloc.place(Link {
+            token,
+            phase,
+            session,
+            cost: HandshakeCost::Plain,
+            decoder: Decoder::new(role, config.limits.max_message),
+            carry: Buf::new(),
+            out: Outbound::new(role),
+            wire: Wire::new(),
+            info: Info { peer, dial },
+            cold: None,
+            state: H::State::default(),
+            paused: false,
+            driver_paused: false,
+            dirty: false,
+            charged: true,
+            held: false,
+            awaits: Awaits::Nothing,
+            kernel: Handover::new(self.kernel_tls),
+            answered: 0,
+            ping_sent: false,
+            clock,
+        });
+        self.count_connection(&link);
+        self.schedule(&mut link);
+        self.put(token, Slot::Link(link));
+    }
+
+    /// The socket or the tunnel to the server is established: begins TLS, if there is any.
+    pub(crate) fn secure(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+        if self.engine.is_plain() {
+            return self.secured(link);
+        }
+        link.phase = Phase::Tls;
+        // A client speaks first.
+        let _ = link.session.handshake(&mut [], link.wire.buf(&mut self.shared.pool))?;
+        Ok(())
+    }
+
+    /// TLS is established, or there is none: begins HTTP.
+    pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+        let Some(dial) = link.info.dial else {
+            if !self.engine.is_plain() {
+                self.count_handshake(link);
+            }
+            link.phase = Phase::Request(self.empty_head());
+            return Ok(());
+        };
+        if !self.engine.is_plain() {
+            self.end_step(dial, DialStep::Secured);
+        }
+        let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
+            return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
+        };
+        let options = target.options(self.shared.config.limits.head);
+        let nonce = self.shared.keys.nonce();
+        let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
+        opening.write(link.out.raw(&mut self.shared.pool));
+        link.phase = Phase::Answer(Box::new(Answer { bytes: Buf::new(), opening }));
+        Ok(())
+    }
+
+    /// Counts a TLS handshake with a client, and its time. The deadline of the handshake tells when the connection began.
+    fn count_handshake(&self, link: &Link<E::Session, H::State>) {
+        let left = link.clock.phase_end.saturating_sub(self.shared.now);
+        let took = millis(self.shared.config.deadlines.handshake).saturating_sub(left);
+        let outcomes = self.shared.remote.live_outcomes();
+        let times = if link.session.tls_info().resumed { &outcomes.resumed } else { &outcomes.full };
+        times.add(took);
+    }
+
+    /// Reads a request and answers it. Returns the bytes of `plain` that belonged to it.
+    pub(crate) fn request(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        plain: &[u8],
+    ) -> Result<usize, Stop> {
+        if let Some(used) = self.body(driver, link, plain) {
+            return Ok(used);
+        }
+        let Phase::Request(head) = &mut link.phase else { return Ok(0) };
+        let parsed = match head.read(plain) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
+                // 22 is the type of a TLS handshake record. No HTTP request begins with it.
+                if self.engine.is_plain() && begun.first() == Some(&22) {
+                    let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
+                    self.shared.log_peer(Level::Info, &link.info.peer, hint);
+                }
+                self.refuse_head(link, &error);
+                return Ok(plain.len());
+            }
+        };
+        let Some((request, used)) = parsed else { return Ok(plain.len()) };
+        self.note_request(link, &request);
+        if self.drain_end.is_some() {
+            self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
+        } else {
+            self.on_head(driver, link, request);
+        }
+        Ok(used)
+    }
+
+    /// Asks the application for its reply to a request, and acts on it.
+    pub(crate) fn ask(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        body: &[u8],
+    ) {
+        let (tls, number) = (link.session.tls_info(), self.next_ticket);
+        let source = Source {
+            shard: &self.shared.remote,
+            token: link.token,
+            number,
+            has_room: self.unanswered < self.shared.config.limits.max_unanswered,
+            wanted: OnceCell::new(),
+        };
+        let asked = Request { source: Some(&source), body, ..Request::new(&request, &link.info.peer, &tls) };
+        let reply = self.handler.on_request(&asked);
+        let wanted = source.wanted.into_inner();
+        self.next_ticket += u64::from(wanted.is_some());
+        self.reply(driver, link, request, reply, wanted);
+    }
+
+    /// Acts on the application's reply to a request. `wanted` belongs to the request's ticket, if there is one.
+    pub(crate) fn reply(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        reply: Reply<H::State>,
+        wanted: Option<Wanted>,
+    ) {
+        match (reply, wanted) {
+            (Reply::Upgrade(upgrade), _) => self.upgrade(driver, link, &request, upgrade),
+            (Reply::Respond(response), _) => self.respond(link, &request, &response),
+            (Reply::Stream(response), _) => self.respond_stream(link, &request, response),
+            (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.next_ticket => {
+                self.wait_for_answer(link, request, number, wanted);
+            }
+            (Reply::Later(_), _) => {
+                log::error!("a request was answered with the mark of another request");
+                self.respond(link, &request, &status_response(StatusCode::INTERNAL_SERVER_ERROR));
+            }
+        }
+    }
+
+    /// Answers a request as plain HTTP.
+    fn respond(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        request: &http::Request<()>,
+        response: &http::Response<Vec<u8>>,
+    ) {
+        self.note_answer(link, response.status());
+        let (reply, date) = (self.framing_of(link, request), self.date());
+        self.shared.visit.spend(REQUEST + response.body().len());
+        let out = link.out.raw(&mut self.shared.pool);
+        if handshake::write_response(response, reply, Some(&date), out) {
+            self.keep_for_http(link);
+        } else {
+            self.end(link, Phase::finishing(false), Cause::Local);
+        }
+    }
+
+    /// The framing of the response to a request.
+    pub(crate) fn framing_of(
+        &self,
+        link: &Link<E::Session, H::State>,
+        request: &http::Request<()>,
+    ) -> handshake::Reply {
+        // This answer is the last if too many bytes of earlier answers wait.
+        let has_room = link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        framing_of(request, has_room && self.drain_end.is_none())
+    }
+
+    /// Accepts a WebSocket, if the request is a valid one.
+    fn upgrade(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: &http::Request<()>,
+        upgrade: Upgrade<H::State>,
+    ) {
+        let Upgrade { headers, subprotocol, state } = upgrade;
+        let mut accepted = match handshake::accept(request, &self.shared.config.upgrade) {
+            Ok(accepted) => accepted,
+            Err(refused) => {
+                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
+                self.shared.counters.handshakes_failed.add(1);
+                let is_origin = matches!(refused.reason, Refusal::Origin | Refusal::Rebinding);
+                self.shared.counters.origins_refused.add(u64::from(is_origin));
+                self.note_answer(link, refused.response.status());
+                let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(request) };
+                let date = self.date();
+                let out = link.out.raw(&mut self.shared.pool);
+                handshake::write_response(&refused.response, reply, Some(&date), out);
+                return self.end(link, Phase::finishing(false), Cause::Local);
+            }
+        };
+        accepted.response.headers_mut().extend(headers);
+        if let Some(name) = subprotocol {
+            let Some(value) = offered(request, &name) else {
+                let line = format_args!("the application chose the subprotocol {name:?}, which was not offered");
+                self.shared.log_peer(Level::Error, &link.info.peer, line);
+                return self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
+            };
+            accepted.response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, value);
+            accepted.negotiated.subprotocol = Some(name);
+        }
+        if let Some(state) = state {
+            link.state = state;
+        }
+        accepted.write(link.out.raw(&mut self.shared.pool));
+        self.opened(driver, link, accepted.negotiated, Some(request), None);
+    }
+
+    /// Reads the server's response. Returns the bytes of `plain` that belonged to it.
+    pub(crate) fn answer(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        plain: &[u8],
+    ) -> Result<usize, Stop> {
+        let Phase::Answer(answer) = &mut link.phase else { return Ok(0) };
+        let Answer { bytes, opening } = &mut **answer;
+        let parsed = whole_head(bytes, plain, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
+        let Some((established, used)) = parsed else { return Ok(plain.len()) };
+        self.opened(driver, link, established.negotiated, None, Some(&established.response));
+        Ok(used)
+    }
+
+    /// The opening handshake is complete: opens the connection and calls `on_open`.
+    fn opened(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        negotiated: Negotiated,
+        request: Option<&http::Request<()>>,
+        response: Option<&http::Response<()>>,
+    ) {
+        if request.is_some() {
+            self.note_answer(link, StatusCode::SWITCHING_PROTOCOLS);
+        }
+        let deflate = self.deflate_config(link);
+        if let (Some(params), Some(config)) = (&negotiated.deflate, deflate) {
+            let role = if link.info.dial.is_some() { Role::Client } else { Role::Server };
+            let decoder = Decoder::new(role, self.shared.config.limits.max_message);
+            link.decoder = decoder.with_inflater(tautline_ws::deflate::Inflater::new(params, role, config.max_ratio));
+            link.out.set_deflate(*params, &config);
+        }
+        link.decoder.set_streaming(self.shared.config.streaming);
+        let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
+        if subprotocol.is_some() {
+            link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
+        }
+        let before = std::mem::replace(&mut link.phase, Phase::Open);
+        link.clock.phase_end = self.shared.now;
+        self.end_handshake(link, &before);
+        let mut times = None;
+        if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
+            dial.opened = self.shared.now;
+            if let Some(address) = &dial.address {
+                self.addresses.opened(address);
+            }
+            dial.steps.end(DialStep::Upgraded, self.clock.elapsed());
+            times = Some(dial.steps.times());
+        }
+        self.shared.counters.open.add(1);
+        self.shared.counters.opened.add(1);
+        self.schedule(link);
+        let tls = link.session.tls_info();
+        self.shared.counters.resumed.add(u64::from(tls.resumed));
+        let opening = Opening {
+            request,
+            response,
+            subprotocol: subprotocol.as_deref(),
+            deflate: negotiated.deflate.is_some(),
+            tls: &tls,
+            times,
+        };
+        link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_open(conn, &opening));
+    }
+
+    fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {
+        match link.info.dial {
+            Some(dial) => self.dials.get(&dial).and_then(|dial| dial.target.deflate),
+            None => self.shared.config.upgrade.deflate,
+        }
+    }
+
+    /// Answers a head that is no HTTP or too large with a status, and ends the connection.
+    fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
+        let limit = Limit::of_head(error, &self.shared.counters);
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
+        self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
+    }
+
+    /// Answers with `status`, and ends the connection.
+    pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
+        self.shared.counters.handshakes_failed.add(1);
+        let date = self.date();
+        self.note_answer(link, status);
+        let out = link.out.raw(&mut self.shared.pool);
+        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
+        self.end(link, Phase::finishing(false), Cause::Local);
+    }
+}
+
+/// The name of a subprotocol as a header, if the client offered it.
+fn offered(request: &http::Request<()>, name: &str) -> Option<HeaderValue> {
+    let lists = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
+    let is_offered = lists.flat_map(|list| list.split(',')).any(|one| one.trim() == name);
+    HeaderValue::try_from(name).ok().filter(|_| is_offered)
+}

@@ -1,0 +1,254 @@
+//! The budget of memory: at its limit connections give way, so that the system never has to kill the process.
+//!
+//! | memory of all shards | measure |
+//! |---|---|
+//! | from 7/8 of the budget on | unused buffers are freed, and new connections are refused with a reset |
+//! | above the budget | the heaviest connections are closed, until 15/16 of the budget are in use |
+//! | for a second, new connections were refused | the heaviest connections are closed, until 3/4 of the budget are in use |
+//!
+//! Peers that hold just less than the budget can thus lock others out for a second, and not for longer.
+//!
+//! The shards are those of one server, or of all servers that share a [`MemoryBudget`](crate::MemoryBudget). A shard closes
+//! connections of its own if they have at least an equal part of the weight that could be closed. One shard's always have.
+
+use crate::accept::admission::RETRY;
+use crate::handler::Handler;
+use crate::link::phase::Phase;
+use crate::link::state::Link;
+use crate::memory::account::{Common, Held, Kept};
+use crate::turn::core::{Core, Slot};
+use crate::turn::shared::Shared;
+use crate::turn::timer::Tick;
+use http::StatusCode;
+use log::Level;
+use tautline_buf::Buf;
+use tautline_conn::closed::Cause;
+use tautline_io::{Address, Driver, Token};
+use tautline_tls::Engine;
+use tautline_ws::{CloseCode, Decoder, Role};
+
+/// Most connections that are closed before the memory is looked at again.
+const MOST: usize = 64;
+
+/// Milliseconds between two questions to other shards.
+const ASK: Tick = 100;
+
+/// Milliseconds for which connections are refused before others are closed to make room.
+const REFUSING: Tick = 1_000;
+
+/// The kind of news about this limit; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
+const NEWS: usize = 3;
+
+/// The memory from which on new connections are refused.
+const fn refuse_from(budget: usize) -> u64 {
+    (budget - budget / 8) as u64
+}
+
+/// The memory from which on connections are closed, and the memory that is left then.
+const fn close_from_and_to(budget: usize, makes_room: bool) -> (usize, usize) {
+    if makes_room { (budget - budget / 4, budget - budget / 4) } else { (budget, budget - budget / 16) }
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Notes what a connection holds after an event.
+    #[inline]
+    pub(crate) fn charge(&mut self, link: &mut Link<E::Session, H::State>) {
+        if link.may_hold() {
+            self.charge_slowly(link);
+        }
+    }
+
+    #[inline(never)]
+    fn charge_slowly(&mut self, link: &mut Link<E::Session, H::State>) {
+        let mut held = link.held();
+        held.heads += self.note_traffic(link);
+        let is_holder = self.shared.account.set(link.token, held, link.kept().weight());
+        link.charged = is_holder || link.out.deflate().is_some() || link.phase.is_handshaking();
+    }
+
+    /// A connection has ended, and its buffers are given back.
+    pub(crate) fn discharge(&mut self, link: &Link<E::Session, H::State>) {
+        let kept = link.kept();
+        if link.charged {
+            self.shared.account.set(link.token, Held::default(), kept.weight());
+        }
+        self.shared.account.keep(link.token, &kept, &Kept::default());
+    }
+
+    /// The application has nothing for a connection any more.
+    pub(crate) fn forget_application(&mut self, link: &mut Link<E::Session, H::State>) {
+        let Some(cold) = link.cold.as_mut().filter(|cold| cold.more.is_some()) else { return };
+        let before = cold.kept();
+        cold.more().application = (0, 0);
+        self.shared.account.keep(link.token, &before, &cold.kept());
+    }
+
+    /// Takes the application's notes about its memory.
+    fn take_notes(&mut self) {
+        for (token, application) in self.shared.account.take_notes() {
+            if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
+                && link.token == token
+                && link.phase.is_open()
+            {
+                let cold = link.cold.get_or_insert_default();
+                let before = cold.kept();
+                cold.more().application = application;
+                self.shared.account.keep(token, &before, &cold.kept());
+            }
+        }
+    }
+
+    /// Looks at limits and budget at the end of a turn, if there is reason to.
+    #[inline]
+    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
+        let is_due = self.admission.due | (self.admission.look_at <= self.shared.now);
+        if is_due | self.shared.account.is_due(&self.shared.pool, self.shared.remote.application().bytes()) {
+            self.apply_all(driver, is_due);
+        }
+    }
+
+    fn report_memory(&mut self) {
+        let Shared { topics, timers, remote, pool, counters, account, .. } = &mut self.shared;
+        let common = Common {
+            topics: topics.memory(),
+            timers: timers.memory(),
+            sources: self.admission.memory(),
+            application: remote.application().bytes(),
+        };
+        account.report(pool, &common, counters);
+        self.admission.membership.report(self.shared.account.weight());
+    }
+
+    #[inline(never)]
+    fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
+        self.take_notes();
+        self.report_memory();
+        if self.shared.account.grown || self.shared.account.due || is_due {
+            self.apply_budget(driver, self.shared.account.grown);
+        }
+        if is_due || self.admission.due {
+            self.apply_limits(driver);
+            // Nobody may come by for long.
+            self.report_memory();
+        }
+        if self.shared.account.due {
+            self.admission.look_at = self.shared.now;
+        } else if self.shared.account.awaits_others | self.shared.account.refuses_more {
+            self.admission.look_at = self.admission.look_at.min(self.shared.now + RETRY);
+        }
+    }
+
+    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
+    /// ask each other for ever.
+    #[inline(never)]
+    fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
+        let budget = self.admission.budget().bytes();
+        let used = self.admission.budget().used();
+        self.shared.account.looked();
+        self.shared.account.due = false;
+        self.shared.account.refuses_more = false;
+        let awaited = std::mem::take(&mut self.shared.account.awaits_others);
+        let makes_room = self.admission.budget().makes_room();
+        if used < refuse_from(budget) && !makes_room {
+            return;
+        }
+        self.shared.pool.trim();
+        self.report_memory();
+        let counters = self.admission.budget().counters();
+        let used = counters.memory();
+        let (from, to) = close_from_and_to(budget, makes_room);
+        if used <= from as u64 {
+            self.admission.budget().make_room(false);
+            return;
+        }
+        if used - counters.memory_pooled <= from as u64 {
+            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
+            // for it must not wake each other all the time.
+            self.shared.account.awaits_others = true;
+            if self.shared.account.asked_at + RETRY <= self.shared.now {
+                self.shared.account.asked_at = self.shared.now;
+                self.admission.membership.check_others();
+            }
+            return;
+        }
+        if self.admission.is_news(NEWS, self.shared.now) {
+            let name = self.shared.config.limits.name_of_memory();
+            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
+        }
+        if !self.admission.membership.has_its_part() {
+            if grown | awaited {
+                self.admission.membership.check_others();
+            }
+            return;
+        }
+        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
+        let heaviest = self.shared.account.to_close(excess, MOST);
+        for token in &heaviest {
+            self.visit(driver, *token, |core, _, link| core.shed(link));
+        }
+        self.shared.pool.trim();
+        self.report_memory();
+        let is_exceeded = self.admission.budget().used() > from as u64;
+        self.shared.account.due = is_exceeded && !heaviest.is_empty();
+        // If nothing heavy is left, new connections and subscriptions are refused, until others have gone.
+        self.shared.account.refuses_more = is_exceeded && heaviest.is_empty() && !makes_room;
+        if makes_room && !self.shared.account.due {
+            self.admission.budget().make_room(false);
+        }
+    }
+
+    /// Refuses a new connection if memory is short.
+    pub(crate) fn refuses(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) -> bool {
+        let budget = self.admission.budget().bytes();
+        let is_short = self.admission.budget().used() >= refuse_from(budget);
+        if is_short {
+            let name = self.shared.config.limits.name_of_memory();
+            self.shared.counters.connections_refused.add(1);
+            if self.admission.is_news(NEWS + 1, self.shared.now) {
+                log::warn!("7/8 of {name} ({budget}) are used: new connections are refused");
+            }
+            self.shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of {name} ({budget}) are used"));
+            driver.close(token, true);
+            self.admission.check();
+            if self.shared.account.refuses_for(REFUSING, self.shared.now) {
+                self.admission.budget().make_room(true);
+                self.admission.membership.check_others();
+            }
+            if self.shared.account.asked_at + ASK <= self.shared.now {
+                // They may have unused buffers.
+                self.shared.account.asked_at = self.shared.now;
+                self.admission.membership.check_others();
+            }
+        }
+        is_short
+    }
+
+    /// Closes a connection, and frees its memory at once, but for bytes that the driver has.
+    fn shed(&mut self, link: &mut Link<E::Session, H::State>) {
+        let (name, budget) = (self.shared.config.limits.name_of_memory(), self.admission.budget().bytes());
+        let held = link.held();
+        let (bytes, outgoing) = (held.weight() + link.kept().weight(), held.outgoing());
+        let line = format_args!("closed at {name} ({budget}): it holds {bytes} bytes, {outgoing} of them unread by it");
+        self.shared.log_peer(Level::Info, &link.info.peer, line);
+        if link.phase.is_ending() {
+            // It was closed before, and does not read even that.
+            return self.end(link, Phase::Gone { reset: true }, Cause::OutOfMemory);
+        }
+        self.shared.counters.memory_closed.add(1);
+        if matches!(link.phase, Phase::Request(_)) && link.info.dial.is_none() {
+            link.out.clear();
+            self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE);
+        } else if link.phase.is_handshaking() {
+            self.fail(link, Cause::OutOfMemory);
+        } else {
+            let code = if outgoing > bytes / 2 { CloseCode::POLICY } else { CloseCode::TRY_AGAIN_LATER };
+            link.close_now(code, "memory is short");
+            self.end(link, Phase::finishing(false), Cause::OutOfMemory);
+        }
+        let role = if link.info.dial.is_none() { Role::Server } else { Role::Client };
+        link.decoder = Decoder::new(role, self.shared.config.limits.max_message);
+        self.forget_input(link);
+        link.carry = Buf::new();
+        link.set_plain(0);
+    }
+}

@@ -1,0 +1,7 @@
+//! Connections that move to another process: what is saved of each, and in which format.
+//!
+//! [`Shard`](crate::Shard) calls it, between two turns.
+
+pub(crate) mod restored;
+pub(crate) mod saved;
+pub(crate) mod transfer;

@@ -1,0 +1,422 @@
+//! A connection as bytes, on its way from one process to another.
+//!
+//! The format begins with its version. A build reads all versions from `OLDEST` up to its own, and refuses others. A field
+//! that an older version lacks is read by `since`. Integers are big-endian. Each field of variable length has its length in front, in four bytes.
+
+use std::fmt;
+use std::io;
+use tautline_buf::fields::{put, put_len, take, take_array, take_len, take_u64};
+use tautline_conn::queue::{Drops, Item};
+use tautline_ws::Kind;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The version of the format that this build writes for connections that [move](crate::Shard::save).
+///
+/// It includes the formats of what is within: a change of one of those raises it, too.
+pub const SAVED_FORMAT: u8 = 3;
+/// The oldest version that this build reads: no release had an older one.
+const OLDEST: u8 = 3;
+/// Most topics, prefixes, timers and messages that are read of each. The bytes bound the memory before this does.
+const MOST: usize = 1 << 20;
+
+/// All that goes along with a connection, beside its socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// The peer's address as text.
+    pub(crate) peer: String,
+    /// The TLS session, empty without TLS.
+    pub(crate) session: Secret,
+    pub(crate) decoder: Vec<u8>,
+    pub(crate) encoder: u8,
+    /// Bytes from the peer that were not opened.
+    pub(crate) received: Vec<u8>,
+    /// Sealed bytes that the kernel has not taken.
+    pub(crate) unsent: Vec<u8>,
+    /// Frames that are not sealed.
+    pub(crate) cork: Vec<u8>,
+    /// Messages that are not framed.
+    pub(crate) queue: Vec<Waiting>,
+    /// The kind of the streamed message that the application has begun.
+    pub(crate) streaming: Option<Kind>,
+    /// The application pauses reading.
+    pub(crate) paused: bool,
+    /// `on_drain` is to be called once nothing waits.
+    pub(crate) drain_owed: bool,
+    /// A ping was sent since the peer's last input.
+    pub(crate) ping_sent: bool,
+    /// Milliseconds since the last input and the last message.
+    pub(crate) silent: [u64; 2],
+    pub(crate) subprotocol: Option<String>,
+    pub(crate) topics: Vec<String>,
+    pub(crate) prefixes: Vec<String>,
+    /// Identifiers of timers, and the milliseconds until they are due.
+    pub(crate) timers: Vec<(u64, u64)>,
+    /// The application's state.
+    pub(crate) state: Vec<u8>,
+    /// The parameters of permessage-deflate.
+    pub(crate) deflate: Option<u8>,
+    /// The entry of the access log. Empty without one.
+    pub(crate) access: Vec<u8>,
+    /// Bytes from the peer that were opened and not processed, before `received`.
+    pub(crate) plain: Vec<u8>,
+}
+
+/// Bytes that are wiped on drop, and shown by their number.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) Vec<u8>);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// A message that waits for a slow peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) kind: Kind,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) part: Part,
+    pub(crate) drops: Drops,
+    pub(crate) compress: bool,
+    pub(crate) key: Option<u64>,
+}
+
+/// The part of a message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    Piece,
+    LastPiece,
+}
+
+impl Saved {
+    /// Replaces `out` by the connection as bytes. It does not grow: a larger one takes its place, so that no copy stays behind.
+    pub(crate) fn encode_into(&self, out: &mut Zeroizing<Vec<u8>>) {
+        let waiting: usize = self.queue.iter().map(|item| item.payload.len() + 32).sum();
+        let names: usize = self.topics.iter().chain(&self.prefixes).map(|name| name.len() + 4).sum();
+        let bytes = [&self.session.0, &self.decoder, &self.received, &self.unsent, &self.cork, &self.state];
+        let fixed = 256
+            + self.peer.len()
+            + self.access.len()
+            + self.plain.len()
+            + self.subprotocol.as_ref().map_or(0, String::len)
+            + 16 * self.timers.len();
+        let room = fixed + waiting + names + bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
+        out.clear();
+        if out.capacity() < room {
+            *out = Zeroizing::new(Vec::with_capacity(room));
+        }
+        let streams = self.streaming.is_some();
+        let text = self.streaming == Some(Kind::Text);
+        let flags = [
+            self.paused,
+            self.drain_owed,
+            self.ping_sent,
+            streams,
+            text,
+            self.subprotocol.is_some(),
+            self.deflate.is_some(),
+            !self.plain.is_empty(),
+        ];
+        out.extend([SAVED_FORMAT, bits(&flags), self.encoder]);
+        for silent in self.silent {
+            out.extend(silent.to_be_bytes());
+        }
+        put(self.peer.as_bytes(), out);
+        put(self.subprotocol.as_deref().unwrap_or_default().as_bytes(), out);
+        for field in bytes {
+            put(field, out);
+        }
+        put_len(self.queue.len(), out);
+        for Waiting { kind, payload, part, drops, compress, key } in &self.queue {
+            let flags = bits(&[*kind == Kind::Text, *compress, key.is_some()]);
+            out.extend([flags, *part as u8, *drops as u8]);
+            out.extend(key.unwrap_or_default().to_be_bytes());
+            put(payload, out);
+        }
+        for names in [&self.topics, &self.prefixes] {
+            put_len(names.len(), out);
+            names.iter().for_each(|name| put(name.as_bytes(), out));
+        }
+        put_len(self.timers.len(), out);
+        for (id, due) in &self.timers {
+            out.extend(id.to_be_bytes());
+            out.extend(due.to_be_bytes());
+        }
+        out.extend(self.deflate);
+        put(&self.access, out);
+        if !self.plain.is_empty() {
+            put(&self.plain, out);
+        }
+    }
+
+    /// Reads bytes that [`encode`](Self::encode) made.
+    ///
+    /// # Errors
+    /// The bytes are not exactly one connection, or of a version that this build does not read.
+    pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
+        Self::decode_from(OLDEST, bytes)
+    }
+
+    fn decode_from(oldest: u8, bytes: &[u8]) -> io::Result<Self> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        match bytes.first() {
+            Some(version) if !(oldest..=SAVED_FORMAT).contains(version) => Err(invalid(format!(
+                "the saved connection has format {version}, and this build reads {oldest} to {SAVED_FORMAT}"
+            ))),
+            _ => {
+                let mut rest = bytes;
+                let read = Self::read(&mut rest).filter(|_| rest.is_empty());
+                read.ok_or_else(|| invalid("the bytes are no saved connection".to_owned()))
+            }
+        }
+    }
+
+    fn read(rest: &mut &[u8]) -> Option<Self> {
+        let [version, flags, encoder] = *take_array(rest)?;
+        let flag = |bit: u8| flags >> bit & 1 == 1;
+        let silent = [take_u64(rest)?, take_u64(rest)?];
+        let (peer, subprotocol) = (text(rest)?, text(rest)?);
+        let [session, decoder, received, unsent, cork, state] = [
+            take(rest)?.to_vec(),
+            take(rest)?.to_vec(),
+            take(rest)?.to_vec(),
+            take(rest)?.to_vec(),
+            take(rest)?.to_vec(),
+            take(rest)?.to_vec(),
+        ];
+        let kind = |text: bool| if text { Kind::Text } else { Kind::Binary };
+        Some(Self {
+            peer,
+            session: Secret(session),
+            decoder,
+            encoder,
+            received,
+            unsent,
+            cork,
+            queue: list(rest, Waiting::read)?,
+            streaming: flag(3).then(|| kind(flag(4))),
+            paused: flag(0),
+            drain_owed: flag(1),
+            ping_sent: flag(2),
+            silent,
+            subprotocol: flag(5).then_some(subprotocol),
+            topics: list(rest, text)?,
+            prefixes: list(rest, text)?,
+            timers: list(rest, |rest| Some((take_u64(rest)?, take_u64(rest)?)))?,
+            state,
+            deflate: if flag(6) { Some(take_array::<1>(rest)?[0]) } else { None },
+            access: since(3, version, || Some(take(rest)?.to_vec()))?,
+            plain: if flag(7) { take(rest)?.to_vec() } else { Vec::new() },
+        })
+    }
+}
+
+impl Waiting {
+    pub(crate) fn new(item: &Item, drops: Drops) -> Self {
+        let (kind, payload, part) = match item {
+            Item::Message { kind, payload, .. } => (*kind, &**payload, Part::Whole),
+            Item::Shared(message) => (message.message.kind(), message.message.payload(), Part::Whole),
+            Item::Fragment { kind, payload, last } => {
+                (*kind, &**payload, if *last { Part::LastPiece } else { Part::Piece })
+            }
+        };
+        let (compress, key) = match item {
+            Item::Message { compress, key, .. } => (*compress, *key),
+            Item::Shared(message) => (message.compress, message.key),
+            Item::Fragment { .. } => (false, None),
+        };
+        Self { kind, payload: payload.to_vec(), part, drops, compress, key }
+    }
+
+    pub(crate) fn item(&self) -> Item {
+        let (kind, payload) = (self.kind, self.payload.as_slice().into());
+        match self.part {
+            Part::Whole => Item::Message { kind, payload, compress: self.compress, key: self.key },
+            Part::Piece | Part::LastPiece => Item::Fragment { kind, payload, last: self.part == Part::LastPiece },
+        }
+    }
+
+    fn read(rest: &mut &[u8]) -> Option<Self> {
+        let [flags @ 0..8, part, drops] = *take_array(rest)? else { return None };
+        let key = take_u64(rest)?;
+        Some(Self {
+            kind: if flags & 1 == 1 { Kind::Text } else { Kind::Binary },
+            compress: flags & 2 == 2,
+            key: (flags & 4 == 4).then_some(key),
+            part: match part {
+                0 => Part::Whole,
+                1 => Part::Piece,
+                2 => Part::LastPiece,
+                _ => return None,
+            },
+            drops: match drops {
+                0 => Drops::Never,
+                1 => Drops::Oldest,
+                2 => Drops::Key,
+                _ => return None,
+            },
+            payload: take(rest)?.to_vec(),
+        })
+    }
+}
+
+/// Reads a field that formats have from version `first` on. An older connection has its default.
+fn since<T: Default>(first: u8, version: u8, read: impl FnOnce() -> Option<T>) -> Option<T> {
+    if version >= first { read() } else { Some(T::default()) }
+}
+
+fn bits(flags: &[bool]) -> u8 {
+    flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit)
+}
+
+fn text(rest: &mut &[u8]) -> Option<String> {
+    str::from_utf8(take(rest)?).ok().map(str::to_owned)
+}
+
+/// Reads a list. Each entry takes at least a byte, so a false number allocates nothing.
+fn list<T>(rest: &mut &[u8], mut read: impl FnMut(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
+    let count = take_len(rest).filter(|&count| count <= MOST)?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(read(rest)?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, SAVED_FORMAT, Saved, Secret, Waiting};
+    use tautline_conn::queue::Drops;
+    use tautline_ws::Kind;
+    use zeroize::Zeroizing;
+
+    /// A connection as each version from `OLDEST` on wrote it. Later builds must read all of them.
+    const VERSION_3: &[u8] = include_bytes!("../../tests/data/saved_connection_3.bin");
+
+    impl Saved {
+        fn encode(&self) -> Zeroizing<Vec<u8>> {
+            let mut out = Zeroizing::default();
+            self.encode_into(&mut out);
+            out
+        }
+    }
+
+    fn full() -> Saved {
+        let waiting = |part, drops, key| Waiting {
+            kind: Kind::Text,
+            payload: b"later".to_vec(),
+            part,
+            drops,
+            compress: true,
+            key,
+        };
+        Saved {
+            peer: "192.0.2.7:50000".into(),
+            session: Secret(vec![7; 40]),
+            decoder: vec![1, 0, 0, 0],
+            encoder: 6,
+            received: b"half a record".to_vec(),
+            unsent: b"sealed".to_vec(),
+            cork: b"frames".to_vec(),
+            queue: vec![
+                waiting(Part::Whole, Drops::Key, Some(9)),
+                waiting(Part::Whole, Drops::Oldest, None),
+                waiting(Part::Piece, Drops::Never, None),
+                waiting(Part::LastPiece, Drops::Never, None),
+            ],
+            streaming: Some(Kind::Text),
+            paused: true,
+            drain_owed: true,
+            ping_sent: true,
+            silent: [1_000, 60_000],
+            subprotocol: Some("chat".into()),
+            topics: vec!["room".into(), "\u{fc}".into()],
+            prefixes: vec!["prices.".into()],
+            timers: vec![(3, 250), (u64::MAX, 0)],
+            state: b"of the application".to_vec(),
+            deflate: Some(0xe5),
+            access: b"an entry".to_vec(),
+            plain: b"the rest of a record".to_vec(),
+        }
+    }
+
+    #[test]
+    fn decode_reverses_encode() {
+        let small =
+            Saved { streaming: None, subprotocol: None, queue: Vec::new(), deflate: None, plain: Vec::new(), ..full() };
+        for saved in [full(), small, Saved { peer: "unix:".into(), ..Saved::default() }] {
+            let bytes = saved.encode();
+            assert!(bytes.len() <= bytes.capacity());
+            assert_eq!(Saved::decode(&bytes).unwrap(), saved);
+        }
+    }
+
+    #[test]
+    fn no_byte_is_copied_by_growing() {
+        let saved = full();
+        let bytes = saved.encode();
+        let room = bytes.capacity();
+        assert!(room >= bytes.len() && room < bytes.len() + 1024, "{room} for {}", bytes.len());
+        let mut again = bytes.clone();
+        again.reserve(room);
+        let (at, room) = (again.as_ptr(), again.capacity());
+        saved.encode_into(&mut again);
+        assert!(again == bytes && again.as_ptr() == at && again.capacity() == room);
+    }
+
+    #[test]
+    fn this_build_reads_all_versions_and_writes_the_latest() {
+        assert_eq!(Saved::decode(VERSION_3).unwrap(), full());
+        assert!(
+            *full().encode() == VERSION_3,
+            "the format has changed: raise its version, and keep what it wrote here"
+        );
+    }
+
+    /// No build has written version 2 as it is here: it stands for any older one.
+    #[test]
+    fn fields_that_an_older_version_lacks_have_their_defaults() {
+        let saved = Saved { access: Vec::new(), plain: Vec::new(), ..full() };
+        let mut old = saved.encode().to_vec();
+        // Without the length of `access`, which is the last field.
+        old.truncate(old.len() - 4);
+        old[0] = 2;
+        assert_eq!(Saved::decode_from(2, &old).unwrap(), saved);
+        assert!(Saved::decode(&old).unwrap_err().to_string().contains("this build reads 3 to 3"));
+    }
+
+    #[test]
+    fn other_bytes_are_errors() {
+        let bytes = full().encode();
+        for len in 0..bytes.len() {
+            assert!(Saved::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        let later = [&[SAVED_FORMAT + 1], &bytes[1..]].concat();
+        assert!(Saved::decode(&later).unwrap_err().to_string().contains("this build reads"));
+        assert!(Saved::decode(&[&bytes[..], &[0]].concat()).is_err());
+        let mut seed = 7_u64;
+        let mut random = |bound: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(seed >> 33).unwrap() % bound
+        };
+        for _ in 0..20_000 {
+            let mut changed = bytes.to_vec();
+            for _ in 0..=random(3) {
+                let at = random(changed.len());
+                changed[at] = random(256).to_le_bytes()[0];
+            }
+            // It is refused, or read as what it says now.
+            if let Ok(saved) = Saved::decode(&changed) {
+                assert!(Saved::decode(&saved.encode()).is_ok_and(|again| again == saved));
+            }
+        }
+    }
+}

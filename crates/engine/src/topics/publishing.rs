@@ -1,0 +1,170 @@
+//! Published messages on their way to their subscribers, a bounded batch in each turn.
+//!
+//! - A connection gets the messages of all topics in the order in which this shard took them.
+//! - A message goes to the connections that are subscribed when its delivery begins. A connection that unsubscribes or ends
+//!   before its batch is left out.
+//! - A message without a topic goes to all connections: a walk over the slots, which needs no subscriptions.
+//! - A panic for one connection, as for lack of memory, closes that connection. The others get each message once.
+//! - While many messages wait, commands of other threads wait too, so that their bound applies.
+
+use crate::handler::Handler;
+use crate::link::state::Link;
+use crate::topics::publications::Publication;
+use crate::topics::recipients::Destination;
+use crate::topics::topic::Step;
+use crate::turn::core::{Core, Slot};
+use crate::turn::shared::Shared;
+use crate::turn::visit::TIME;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tautline_io::{Driver, Token};
+use tautline_tls::{Engine, Session};
+
+/// Messages that are delivered at a time, counted for each subscriber: about a millisecond of work. Long ones count more.
+const BATCH: usize = 512;
+/// Bytes of a message that count for another one.
+const COST: usize = 2 << 10;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Delivers a batch of publications, and flushes every dirty connection.
+    #[inline]
+    pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
+        // Twice in each turn, mostly for nothing.
+        if !self.shared.publications.is_empty() || !self.shared.dirty.is_empty() || self.commands_left {
+            self.deliver_most(driver, BATCH);
+        }
+    }
+
+    /// Delivers all publications, and flushes every dirty connection.
+    pub(crate) fn deliver_all(&mut self, driver: &mut dyn Driver) {
+        self.deliver_most(driver, usize::MAX);
+    }
+
+    fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
+        if !self.shared.publications.is_empty() {
+            self.deliver_publications(driver, most);
+        }
+        let mut dirty = std::mem::take(&mut self.shared.dirty);
+        for token in dirty.drain(..) {
+            self.visit(driver, token, |_, _, link| link.dirty = false);
+        }
+        if self.shared.dirty.is_empty() {
+            self.shared.dirty = dirty;
+        }
+        if self.commands_left {
+            self.handle_commands(driver);
+        }
+    }
+
+    fn deliver_publications(&mut self, driver: &mut dyn Driver, most: usize) {
+        let mut budget = most;
+        let mut begun = None;
+        // Messages that handlers publish meanwhile are delivered in the next turn.
+        let mut allowed = self.shared.publications.waiting();
+        loop {
+            if self.shared.publications.run.is_empty() {
+                self.shared.publications.begin_run(allowed);
+                let Some(first) = self.shared.publications.run.first() else { return };
+                allowed -= self.shared.publications.run.len();
+                match &first.to {
+                    Destination::Topic(topic) => self.shared.topics.begin_walk(topic),
+                    Destination::All => self.unserved = self.slots.len(),
+                    Destination::Conns(_) | Destination::List(..) => {}
+                }
+            }
+            let spent = self.deliver_run(driver, budget, allowed == 0);
+            budget = budget.saturating_sub(spent);
+            if budget == 0 {
+                if !self.shared.publications.are_too_many() {
+                    return;
+                }
+                // The turn stays short all the same. The next one does not wait while some are left.
+                let now = self.clock.elapsed();
+                if now.saturating_sub(*begun.get_or_insert(now)) >= TIME {
+                    return;
+                }
+                budget = most;
+            }
+        }
+    }
+
+    /// Sends the current run to its next subscribers, at most `most` messages or to one subscriber. Returns the number of
+    /// messages, at least 1.
+    ///
+    /// If no other run follows in this turn, each connection is flushed at once. The next one then reuses its buffers while
+    /// they are in the cache.
+    fn deliver_run(&mut self, driver: &mut dyn Driver, most: usize, last: bool) -> usize {
+        let mut run = std::mem::take(&mut self.shared.publications.run);
+        let cost = run.iter().map(|publication| 1 + publication.len() / COST).sum::<usize>().max(1);
+        let most = (most / cost).max(1);
+        let Some(first) = run.first_mut() else { return 1 };
+        let mut walk = std::mem::take(&mut self.walk);
+        let Step { looked, more } = match &mut first.to {
+            Destination::Topic(topic) => self.shared.topics.next_subscribers(topic, most, &mut walk),
+            Destination::All => self.next_connections(most, &mut walk),
+            Destination::Conns(conns) => {
+                walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
+                Step { looked: walk.len(), more: !conns.is_empty() }
+            }
+            Destination::List(list, unserved) => {
+                let from = unserved.saturating_sub(most);
+                let here = list.conns()[from..*unserved].iter().filter(|conn| conn.shard == self.shared.shard);
+                walk.extend(here.map(|conn| conn.token));
+                let looked = *unserved - from;
+                *unserved = from;
+                Step { looked, more: from > 0 }
+            }
+        };
+        for &token in &walk {
+            let Some(mut link) = self.take(token) else { continue };
+            let sent = catch_unwind(AssertUnwindSafe(|| self.shared.publish_run(driver, &mut link, &run)));
+            match sent {
+                // Closed where visits expect a panic. The other subscribers get the messages all the same.
+                Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
+                Ok(()) if last || more => self.visit_link(driver, link, |_, _, _| {}),
+                Ok(()) => {
+                    self.count_traffic(&link);
+                    self.shared.mark_dirty(&mut link);
+                    self.put(token, Slot::Link(link));
+                }
+            }
+        }
+        let spent = looked.saturating_mul(cost).max(1);
+        walk.clear();
+        self.walk = walk;
+        if more {
+            self.shared.publications.run = run;
+        } else {
+            run.clear();
+            self.shared.publications.run = run;
+        }
+        spent
+    }
+
+    /// Appends the next connections of a walk over all to `batch`, of at most `most` slots.
+    fn next_connections(&mut self, most: usize, batch: &mut Vec<Token>) -> Step {
+        let from = self.unserved.saturating_sub(most);
+        let token = |slot: &Slot<E::Session, H::State>| match slot {
+            Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
+            _ => None,
+        };
+        batch.extend(self.slots.get(from..self.unserved).unwrap_or_default().iter().filter_map(token));
+        let looked = self.unserved - from;
+        self.unserved = from;
+        Step { looked, more: from > 0 }
+    }
+}
+
+impl Shared {
+    /// Sends the messages of a run to one of their subscribers.
+    fn publish_run<S: Session, T>(&mut self, driver: &mut dyn Driver, link: &mut Link<S, T>, run: &[Publication]) {
+        for publication in run {
+            if publication.except == Some(link.token) {
+                continue;
+            }
+            let delivery = self.publish_to(driver, link, &publication.message);
+            if let Some(receipts) = &publication.receipts {
+                receipts.count(delivery);
+            }
+        }
+    }
+}

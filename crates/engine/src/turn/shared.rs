@@ -1,0 +1,78 @@
+use crate::config::Config;
+use crate::counts::counters::LiveCounters;
+use crate::memory::account::Account;
+use crate::memory::budget::MemoryBudget;
+use crate::offload::RecordPool;
+use crate::peer_log::PeerLog;
+use crate::probe::MessageTimes;
+use crate::threads::remote::ShardHandle;
+use crate::topics::broker::Bridge;
+use crate::topics::publications::Publications;
+use crate::topics::topic::Topics;
+use crate::turn::timer::Tick;
+use crate::turn::timers::Timers;
+use crate::turn::visit::Visit;
+use std::fmt;
+use std::sync::Arc;
+use tautline_buf::{Buf, Pool};
+use tautline_conn::cork::Means;
+use tautline_conn::keys::Keys;
+use tautline_conn::message::Published;
+use tautline_io::{Address, Token};
+use tautline_ws::deflate::SharedDeflater;
+
+/// State that all connections of one shard share. It is never shared between threads.
+pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
+    pub(crate) shard: u32,
+    pub(crate) pool: Pool,
+    /// The plaintext of one record, for engines that cannot open records in place. Boxed, since each event takes it out.
+    pub(crate) scratch: Option<Box<Buf>>,
+    pub(crate) keys: Keys,
+    /// Compresses published messages.
+    pub(crate) shared_deflater: SharedDeflater,
+    pub(crate) counters: Arc<LiveCounters>,
+    /// The account of messages that are published here.
+    pub(crate) published: Published,
+    /// Threads that help to seal large messages.
+    pub(crate) records: Option<RecordPool>,
+    /// The log of what peers cause.
+    pub(crate) peer_log: PeerLog,
+    pub(crate) topics: Topics,
+    pub(crate) timers: Timers,
+    /// Messages that were published and are not delivered yet. They follow after the driver's events.
+    pub(crate) publications: Publications,
+    /// Connections to be flushed, whose output was not made by their own event.
+    pub(crate) dirty: Vec<Token>,
+    /// The handle of this shard.
+    pub(crate) remote: ShardHandle,
+    /// The other shards of this server.
+    pub(crate) others: Vec<ShardHandle>,
+    /// The way to other hosts.
+    pub(crate) bridge: Option<Bridge>,
+    pub(crate) now: Tick,
+    /// The work of the connection that is being visited.
+    pub(crate) visit: Visit,
+    /// The times of the message that the handler is called with.
+    pub(crate) times: Option<MessageTimes>,
+    /// A part of what is being sealed in pieces may have left. A panic that finds it set cuts it off.
+    pub(crate) amid_pieces: bool,
+    /// The budget of memory that the shard shares with others.
+    pub(crate) budget: MemoryBudget,
+    /// The account of the shard's memory.
+    pub(crate) account: Account,
+}
+
+impl Shared {
+    /// The means by which a connection writes frames.
+    #[inline]
+    pub(crate) const fn means(&mut self) -> Means<'_> {
+        Means { pool: &mut self.pool, keys: &mut self.keys }
+    }
+
+    /// Logs a line about a peer, unless there are too many.
+    #[cold]
+    pub(crate) fn log_peer(&mut self, level: log::Level, peer: &Address, line: fmt::Arguments<'_>) {
+        self.peer_log.log(level, self.now, peer, line);
+    }
+}

@@ -1,0 +1,127 @@
+//! Timers as applications set them, and the calls when they are due.
+
+use crate::conn::Conn;
+use crate::context::ShardContext;
+use crate::handler::Handler;
+use crate::link::state::Link;
+use crate::turn::core::{Core, Slot};
+use crate::turn::timer::Tick;
+use crate::turn::timers::Timer;
+use std::time::Duration;
+use tautline_conn::tick::millis;
+use tautline_io::Driver;
+use tautline_tls::Engine;
+
+impl<T> Conn<'_, T> {
+    /// Calls [`on_timer`](crate::Handler::on_timer) with `id` after this time, once, unless the connection ends before.
+    ///
+    /// A timer of this connection with the same id moves. It is up to 64 ms late. A connection should have few timers: a call
+    /// takes time in proportion to their number.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tautline_engine::{Conn, Handler};
+    /// use tautline_ws::{CloseCode, Message};
+    ///
+    /// /// Ends games in which nobody has moved for five minutes.
+    /// struct Game;
+    ///
+    /// impl Handler for Game {
+    ///     type State = ();
+    ///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, _: Message<'_>) {
+    ///         conn.set_timer(Duration::from_secs(300), 0);
+    ///     }
+    ///     fn on_timer(&mut self, conn: &mut Conn<'_, ()>, _id: u64) {
+    ///         conn.close(CloseCode::NORMAL, "no move for five minutes");
+    ///     }
+    /// }
+    /// ```
+    pub fn set_timer(&mut self, after: Duration, id: u64) {
+        if !self.transport.phase.takes_messages() {
+            return;
+        }
+        let at = self.shared.now + millis(after);
+        let more = self.cold.get_or_insert_default().more();
+        if let Some(timer) = more.timers.iter_mut().find(|timer| timer.id == id) {
+            timer.at = at;
+            timer.scheduled = self.shared.timers.schedule(self.token, at, timer.scheduled);
+            return;
+        }
+        let scheduled = self.shared.timers.schedule(self.token, at, 0);
+        self.keep(|cold| {
+            let timers = &mut cold.more().timers;
+            // Most connections that have timers have one.
+            timers.reserve_exact(1);
+            timers.push(Timer { id, at, scheduled });
+        });
+    }
+
+    /// Cancels a timer of this connection. False if it has none with this id.
+    pub fn cancel_timer(&mut self, id: u64) -> bool {
+        let more = self.cold.as_mut().and_then(|cold| cold.more.as_mut());
+        let timer = more.and_then(|more| more.timers.iter_mut().find(|timer| timer.id == id && timer.at != Tick::MAX));
+        // The timer stays until its entry in the wheel is due, so that it has one entry however often it is set.
+        timer.map(|timer| timer.at = Tick::MAX).is_some()
+    }
+}
+
+impl ShardContext<'_> {
+    /// Calls [`on_shard_timer`](crate::Handler::on_shard_timer) with `id` after this time, once, up to a millisecond late.
+    ///
+    /// A timer of this shard with the same id moves.
+    pub fn set_timer(&mut self, after: Duration, id: u64) {
+        let at = self.shared.now + millis(after);
+        self.shared.timers.set(id, at);
+    }
+
+    /// Cancels a timer of this shard. False if it has none with this id.
+    pub fn cancel_timer(&mut self, id: u64) -> bool {
+        self.shared.timers.cancel(id)
+    }
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Calls the application for every timer that is due.
+    #[cold]
+    pub(crate) fn expire_timers(&mut self, driver: &mut dyn Driver) {
+        let now = self.shared.now;
+        let mut due = std::mem::take(&mut self.due);
+        self.shared.timers.advance(now, &mut due);
+        for token in due.drain(..) {
+            if let Some(Slot::Link(link)) = self.slots.get(token.index as usize)
+                && link.token == token
+                && link.phase.takes_messages()
+            {
+                self.visit(driver, token, |core, driver, link| core.expire_timers_of(driver, link));
+            }
+        }
+        self.due = due;
+        // Timers that are set meanwhile for this very millisecond wait for the next turn.
+        for _ in 0..self.shared.timers.due_of_shard(now) {
+            let Some(id) = self.shared.timers.take_due(now) else { break };
+            self.guard(format_args!("timer {id} of the shard"), |core| {
+                core.handler.on_shard_timer(&mut ShardContext { shared: &mut core.shared }, id);
+            });
+        }
+        self.shared.timers.find_next();
+    }
+
+    fn expire_timers_of(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let now = self.shared.now;
+        while link.phase.takes_messages()
+            && let Some(timers) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()).map(|more| &mut more.timers)
+            && let looked = timers.iter().enumerate().filter(|(_, timer)| timer.scheduled <= now)
+            && let Some((at, _)) = looked.min_by_key(|(_, timer)| timer.at)
+        {
+            let timer = &mut timers[at];
+            if timer.at > now && timer.at != Tick::MAX {
+                timer.scheduled = self.shared.timers.schedule(link.token, timer.at, 0);
+                continue;
+            }
+            let Timer { id, at, .. } = timers.swap_remove(at);
+            if at != Tick::MAX {
+                link.lend(Some(&mut *driver), &mut self.shared, |conn| self.handler.on_timer(conn, id));
+            }
+        }
+    }
+}

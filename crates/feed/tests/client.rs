@@ -1,0 +1,126 @@
+//! A feed over real connections: a server that speaks like a venue, and closes now and then.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+use tautline::{Client, CloseCode, Conn, Handler, Message, Server};
+use tautline_feed::{
+    Binance, Book, Channel, Connector, Feed, FeedConfig, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade,
+};
+
+/// Confirms, and sends trades and changes of a book until its connection is closed by it.
+#[derive(Default)]
+struct Venue {
+    update: u64,
+}
+
+const EVERY: Duration = Duration::from_millis(5);
+
+impl Handler for Venue {
+    /// Messages of the connection, and whether it has each channel.
+    type State = (u32, bool, bool);
+
+    fn on_message(&mut self, conn: &mut Conn<'_, Self::State>, message: Message<'_>) {
+        let json: serde_json::Value = serde_json::from_slice(message.data()).unwrap();
+        assert_eq!(json["method"], "SUBSCRIBE");
+        match json["params"][0].as_str().unwrap() {
+            "btcusdt@trade" => conn.state().1 = true,
+            "btcusdt@depth@100ms" => conn.state().2 = true,
+            other => panic!("{other} was subscribed"),
+        }
+        conn.text(&format!(r#"{{"result":null,"id":{}}}"#, json["id"]));
+        conn.set_timer(EVERY, 0);
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, Self::State>, _: u64) {
+        // The first update comes when somebody follows them all.
+        let both = conn.state().1 && conn.state().2;
+        if !both {
+            return conn.set_timer(EVERY, 0);
+        }
+        self.update += 1;
+        let update = self.update;
+        conn.text(&format!(r#"{{"e":"trade","E":1,"s":"BTCUSDT","t":{update},"p":"1.5","q":"2","T":1,"m":false}}"#));
+        conn.text(&format!(
+            r#"{{"e":"depthUpdate","E":1,"s":"BTCUSDT","U":{update},"u":{update},"b":[["1.00","{update}"]],"a":[]}}"#
+        ));
+        conn.state().0 += 1;
+        if conn.state().0 == 25 {
+            return conn.close(CloseCode::GOING_AWAY, "");
+        }
+        conn.set_timer(EVERY, 0);
+    }
+}
+
+#[derive(Debug)]
+enum Seen {
+    Trade(u64),
+    Bid(Option<Quote>),
+    Rebuilding,
+    Connected,
+}
+
+struct Tell(Sender<Seen>);
+
+impl Listener for Tell {
+    fn on_trade(&mut self, _: SymbolId, trade: &Trade<'_>, _: Time) {
+        let _ = self.0.send(Seen::Trade(trade.number));
+    }
+    fn on_book(&mut self, _: SymbolId, book: &Book, _: Time) {
+        let _ = self.0.send(Seen::Bid(book.best(Side::Bid)));
+    }
+    fn on_notice(&mut self, notice: Notice<'_>, _: Time) {
+        let seen = match notice {
+            Notice::Rebuilding { .. } => Seen::Rebuilding,
+            Notice::Connected { .. } => Seen::Connected,
+            Notice::Undecodable { error, .. } => panic!("{error}"),
+            _ => return,
+        };
+        let _ = self.0.send(seen);
+    }
+}
+
+#[test]
+fn a_feed_follows_a_venue_across_its_connections() {
+    let server = Server::plain().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Venue::default()).unwrap();
+    let url = format!("ws://{}/ws", server.addresses()[0]);
+    let mut config = FeedConfig::default();
+    config.first_wait = Duration::from_millis(10);
+    let mut feed = Feed::new(Binance::new().at(&url, "http://venue.example"), config);
+    let symbol = feed.declare("BTCUSDT", Some(Scale::new(2, 0)));
+    for channel in [Channel::Trades, Channel::Book] {
+        feed.subscribe(symbol, channel, Time::ZERO);
+    }
+    let (tell, seen) = channel();
+    // Update 0 comes before all others, so the first snapshot joins whatever comes.
+    let mut fetches = 0;
+    let get = move |url: &str| {
+        assert_eq!(url, "http://venue.example/api/v3/depth?symbol=BTCUSDT&limit=1000");
+        fetches += 1;
+        let body = r#"{"lastUpdateId":0,"bids":[["0.50","7"]],"asks":[["2.00","1"]]}"#;
+        if fetches == 1 { Err("503".to_owned()) } else { Ok(body.as_bytes().to_vec()) }
+    };
+    let client = Client::plain().stay().start(move |_| Connector::new(feed, Tell(tell)).with_fetch(get)).unwrap();
+    let (mut trades, mut bids, mut connections, mut rebuilt) = (0, 0, 0, 0);
+    let end = Instant::now() + Duration::from_secs(60);
+    while (connections < 3 || trades < 50 || bids < 50) && Instant::now() < end {
+        match seen.recv_timeout(Duration::from_secs(30)).unwrap() {
+            Seen::Trade(number) => {
+                assert!(number > trades);
+                trades = number;
+            }
+            Seen::Bid(Some(Quote { price, quantity })) => {
+                assert!((price == 100 && quantity > bids) || (price == 50 && quantity == 7), "{price} {quantity}");
+                bids = bids.max(if price == 100 { quantity } else { 0 });
+            }
+            Seen::Bid(None) => panic!("the book has a bid"),
+            Seen::Connected => connections += 1,
+            Seen::Rebuilding => rebuilt += 1,
+        }
+    }
+    assert!(connections >= 3 && rebuilt >= 2 && trades >= 50 && bids >= 50, "{connections} {rebuilt} {trades} {bids}");
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    client.join().unwrap();
+    server.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    server.join().unwrap();
+}

@@ -1,0 +1,112 @@
+//! The memory of a hub, for the budget of its server.
+
+use crate::feed::Feeds;
+use crate::log::Log;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tautline::ApplicationMemory;
+
+/// The memory of one loop's part.
+#[derive(Default)]
+pub(crate) struct Account {
+    /// Memory of topics and clients, in bytes, beside the tables that have them.
+    pub(crate) bytes: usize,
+    /// Whether a client has more or less since it was told.
+    pub(crate) is_changed: bool,
+    memory: ApplicationMemory,
+    told: usize,
+}
+
+impl Account {
+    pub(crate) fn begin(&mut self, memory: &ApplicationMemory) {
+        self.memory = memory.clone();
+    }
+
+    /// Tells the server all, with the memory of tables.
+    pub(crate) fn tell(&mut self, tables: usize) {
+        let now = tables + self.bytes;
+        if now != self.told {
+            self.memory.replace(self.told, now);
+            self.told = now;
+        }
+    }
+}
+
+/// The memory of what all loops share. The first loop counts it.
+#[derive(Default)]
+pub(crate) struct CommonAccount {
+    pub(crate) feeds: Told,
+    pub(crate) log: Told,
+}
+
+impl CommonAccount {
+    pub(crate) fn begin(&self, memory: &ApplicationMemory) {
+        self.feeds.memory.get_or_init(|| memory.clone());
+        self.log.memory.get_or_init(|| memory.clone());
+    }
+}
+
+/// A part of the memory, and what the server knows of it.
+#[derive(Default)]
+pub(crate) struct Told {
+    memory: OnceLock<ApplicationMemory>,
+    told: Mutex<usize>,
+}
+
+/// A thing that knows its memory.
+pub(crate) trait Measured {
+    fn measure(&self) -> usize;
+}
+
+impl Measured for Feeds {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for dyn Log {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Told {
+    /// Tells the server what a thing takes now.
+    pub(crate) fn tell(&self, thing: &(impl Measured + ?Sized)) {
+        if let Some(memory) = self.memory.get() {
+            // Loops tell one after the other. An older number would else come last, or be taken off before it was added.
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = thing.measure();
+            memory.replace(std::mem::replace(&mut *told, now), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, Told};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tautline::ApplicationMemory;
+
+    /// A thing whose memory changes at each look.
+    struct Changing(AtomicUsize);
+
+    impl Measured for Changing {
+        fn measure(&self) -> usize {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            (number * 7919) % 1_000_003
+        }
+    }
+
+    #[test]
+    fn loops_that_tell_at_once_tell_the_same() {
+        let (told, memory) = (Told::default(), ApplicationMemory::default());
+        told.memory.get_or_init(|| memory.clone());
+        let thing = Changing(AtomicUsize::new(1));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..20_000).for_each(|_| told.tell(&thing)));
+            }
+        });
+        assert_eq!(memory.bytes(), *told.told.lock().unwrap());
+    }
+}

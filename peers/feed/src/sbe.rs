@@ -1,0 +1,60 @@
+//! Views of binary messages, as the tests of our crate generate them: to the trade, and to best bid and offer.
+
+use crate::timing::{Decoder, compare};
+
+#[path = "../../../crates/feed/tests/encoded/mod.rs"]
+#[expect(dead_code, reason = "only the tests have messages of every kind")]
+mod encoded;
+#[path = "../../../crates/feed/tests/sbe/mod.rs"]
+mod views;
+
+use tautline_feed::number::Fixed;
+use tautline_feed::sbe::SbeError;
+use views::market::{AnyMessage, BestBidAsk, DepthEvent, TradesEvent};
+
+/// Time, and number, price and quantity of the last trade.
+type Trade = (i64, i64, i64, i64);
+
+fn trade(event: &TradesEvent<'_>) -> Trade {
+    let units = |mantissa, exponent| Fixed { mantissa, exponent }.at(8).unwrap();
+    event.trades().last().map_or((0, 0, 0, 0), |trade| {
+        let price = units(trade.price(), event.price_exponent());
+        (event.transact_time(), trade.id(), price, units(trade.quantity(), event.quantity_exponent()))
+    })
+}
+
+fn best(event: &DepthEvent<'_>) -> (i64, Option<i64>, Option<i64>) {
+    let units = |mantissa| Fixed { mantissa, exponent: event.price_exponent() }.at(8).unwrap();
+    let bid = event.bids().filter(|level| level.quantity() > 0).map(|level| level.price()).max();
+    let ask = event.asks().filter(|level| level.quantity() > 0).map(|level| level.price()).min();
+    (event.last_update_id(), bid.map(units), ask.map(units))
+}
+
+fn any(text: &[u8]) -> Result<i64, SbeError> {
+    Ok(match AnyMessage::decode(text)? {
+        AnyMessage::TradesEvent(event) => event.event_time(),
+        AnyMessage::BestBidAsk(quote) => quote.event_time(),
+        AnyMessage::DepthEvent(event) => event.event_time(),
+        AnyMessage::Instrument(_) | AnyMessage::Unlisted(_) => 0,
+    })
+}
+
+pub fn all() {
+    let ours = "tautline-feed";
+    let trades: Vec<Vec<u8>> = (0..500).map(|_| encoded::trades(1)).collect();
+    let decode: Box<dyn Fn(&[u8]) -> Trade> = Box::new(|text| trade(&TradesEvent::decode(text).unwrap()));
+    compare("SBE, one trade", &trades, &[Decoder { name: ours, decode }]);
+    let quotes: Vec<Vec<u8>> = (0..500).map(|_| encoded::best_bid_ask()).collect();
+    let decode: Box<dyn Fn(&[u8]) -> (Fixed, Fixed)> = Box::new(|text| {
+        let quote = BestBidAsk::decode(text).unwrap();
+        (quote.bid_price(), quote.ask_price())
+    });
+    compare("SBE, best bid and ask", &quotes, &[Decoder { name: ours, decode }]);
+    let depths: Vec<Vec<u8>> = (0..500).map(|index| encoded::depth(20 + index % 21)).collect();
+    let decode: Box<dyn Fn(&[u8]) -> _> = Box::new(|text| best(&DepthEvent::decode(text).unwrap()));
+    compare("SBE, depth of 40 to 80 levels", &depths, &[Decoder { name: ours, decode }]);
+    let mixed: Vec<Vec<u8>> =
+        trades.iter().zip(&quotes).flat_map(|(trade, quote)| [trade.clone(), quote.clone()]).collect();
+    let decode: Box<dyn Fn(&[u8]) -> i64> = Box::new(|text| any(text).unwrap());
+    compare("SBE, any message", &mixed, &[Decoder { name: ours, decode }]);
+}
