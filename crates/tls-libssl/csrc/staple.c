@@ -43,8 +43,12 @@ int32_t tl_identity_staple(tl_identity *identity, const uint8_t *response, size_
 
 static int is_current(const tl_staple *staple)
 {
-    time_t now = time(NULL);
-    return now >= 0 && (uint64_t)now < staple->until;
+    struct timespec now;
+    /* time(2) may still give the second before, for as long as a tick of the kernel. */
+    if (timespec_get(&now, TIME_UTC) == 0) {
+        return 0;
+    }
+    return now.tv_sec >= 0 && (uint64_t)now.tv_sec < staple->until;
 }
 
 #ifdef OPENSSL_IS_BORINGSSL
