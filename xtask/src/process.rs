@@ -125,6 +125,20 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Deadline) 
     finish(&mut running, deadline).inspect_err(|_| show_tail(log, 30))
 }
 
+/// Runs a command whose output goes to a file, and from there to the terminal.
+pub(crate) fn run_copied(command: &mut Command, log: &Path, deadline: Deadline) -> Result<(), Failure> {
+    eprintln!("$ {}", describe(command));
+    let mut running = Running::start_logged(command, log)?;
+    let mut output = File::open(log)?;
+    loop {
+        let ended = running.wait(deadline.within(Duration::from_millis(200)))?.is_some();
+        io::copy(&mut output, &mut io::stdout())?;
+        if ended || deadline.passed() {
+            return finish(&mut running, deadline);
+        }
+    }
+}
+
 /// Runs commands at the same time, each with a log, and prints the end of each log.
 pub(crate) fn run_all(commands: Vec<(Command, PathBuf)>, deadline: Deadline) -> Result<(), Failure> {
     let mut running = Vec::new();
