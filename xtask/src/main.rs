@@ -52,12 +52,17 @@ const REST: Duration = Duration::from_secs(45 * 60);
 const BACKGROUND: [&str; 7] =
     ["sanitized builds", "deny", "interleavings", "miri", "clippy apart", "clippy engines", "builds ahead"];
 
+/// Stages of `cargo xtask test --rest` that use what the former have built, and no programs. CI runs them behind these, beside
+/// the others.
+const BESIDE: [&str; 1] = ["sanitize"];
+
 const USAGE: &str = "\
 cargo xtask <task>
 
   test                              the tests to wait for before a commit, 15 minutes at most
   test --rest                       all other tests that guard a change: CI runs both
   test --rest --background          those of them that only compile and interpret; CI runs these beside all others
+  test --rest --beside              those behind these that need no programs; CI runs them beside the others, too
   test --rest --foreground          the others
   test --only STAGE ...             stages of these two by their names, such as build and hostile
   setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
@@ -116,7 +121,10 @@ fn main() -> ExitCode {
             stage::run_within(SMALL, &small(), ("left to `cargo xtask test --rest`", &rest))
         }
         ["test", "--rest"] => run_rest(REST, |_| true),
-        ["test", "--rest", "--foreground"] => run_rest(REST, |name| !BACKGROUND.contains(&name)),
+        ["test", "--rest", "--beside"] => run_rest(Duration::MAX, |name| BESIDE.contains(&name)),
+        ["test", "--rest", "--foreground"] => {
+            run_rest(REST, |name| !BACKGROUND.contains(&name) && !BESIDE.contains(&name))
+        }
         ["test", "--rest", "--background"] => run_rest(Duration::MAX, |name| BACKGROUND.contains(&name)),
         ["test", "--only", ref names @ ..] if !names.is_empty() => only(names),
         ["setup"] => stage::run(&[
@@ -386,8 +394,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn background_stages_exist() {
+    fn stages_beside_others_exist() {
         let rest = rest();
-        assert!(BACKGROUND.iter().all(|name| rest.iter().any(|(_, stage)| stage.name == *name)));
+        assert!(BACKGROUND.iter().chain(&BESIDE).all(|name| rest.iter().any(|(_, stage)| stage.name == *name)));
     }
 }
