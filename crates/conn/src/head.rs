@@ -1,6 +1,7 @@
 //! Requests that a server reads.
 
-use crate::tick::Tick;
+use crate::config::Deadlines;
+use crate::tick::{Tick, millis};
 use tautline_buf::Buf;
 use tautline_ws::handshake::{self, BodyReader, HandshakeError, HeadLimits, HeadReader};
 
@@ -29,6 +30,17 @@ pub struct Body {
     pub reader: BodyReader,
 }
 
+/// The result of [`Head::read`].
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub enum Read {
+    /// The client's next bytes are needed.
+    Partial,
+    /// The head of a request. [`Head::begin_body`] follows, unless the request is answered without its body.
+    Head(http::Request<()>),
+    /// A request whose body has become whole.
+    Whole(Box<Body>),
+}
+
 /// The part that follows the head of a request.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Begun {
@@ -48,15 +60,20 @@ impl Head {
         Self { bytes: Buf::new(), reader: HeadReader::new(limits), answered: false, http_end: None, body: None }
     }
 
-    /// Reads the head of a request. Returns it, and the bytes of `plain` that belonged to it; `None` if it is not whole.
+    /// Reads the next part of a request. Returns it, and the bytes of `plain` that belonged to it.
     ///
     /// # Errors
     /// The bytes are no request, or exceed a limit.
-    pub fn read(&mut self, plain: &[u8]) -> Result<Option<(http::Request<()>, usize)>, HandshakeError> {
+    pub fn read(&mut self, plain: &[u8]) -> Result<(usize, Read), HandshakeError> {
+        if let Some(body) = &mut self.body {
+            let (used, is_whole) = body.reader.read(plain)?;
+            let whole = if is_whole { self.body.take() } else { None };
+            return Ok((used, whole.map_or(Read::Partial, Read::Whole)));
+        }
         let Self { bytes, reader, .. } = self;
         let parsed = whole_head(bytes, plain, |bytes| reader.request(bytes))?;
         self.answered |= parsed.is_some();
-        Ok(parsed)
+        Ok(parsed.map_or((plain.len(), Read::Partial), |(request, used)| (used, Read::Head(request))))
     }
 
     /// Begins to read the body of a request, of at most `limit` bytes.
@@ -78,14 +95,13 @@ impl Head {
         })
     }
 
-    /// Reads from a request's body. Returns the bytes of `plain` that belonged to it, and the request if its body is whole.
+    /// A request was answered, and another may follow. Returns the deadline for it, and whether this answer was the first.
     ///
-    /// # Errors
-    /// The body is longer than the limit, or its chunks are malformed.
-    pub fn read_body(&mut self, plain: &[u8]) -> Result<(usize, Option<Box<Body>>), HandshakeError> {
-        let Some(body) = &mut self.body else { return Ok((0, None)) };
-        let (used, is_whole) = body.reader.read(plain)?;
-        Ok((used, if is_whole { self.body.take() } else { None }))
+    /// An answer is no progress towards a WebSocket, so all requests together have [`Deadlines::http`].
+    pub fn await_next(&mut self, now: Tick, deadlines: &Deadlines) -> (Tick, bool) {
+        let is_first = self.http_end.is_none();
+        let end = *self.http_end.get_or_insert_with(|| now + millis(deadlines.http));
+        (end.min(now + millis(deadlines.handshake)), is_first)
     }
 
     /// Whether a part of a request has arrived.
@@ -116,7 +132,7 @@ pub fn framing_of(request: &http::Request<()>, may_follow: bool) -> handshake::R
 ///
 /// # Errors
 /// Those of `read`.
-pub fn whole_head<T>(
+pub(crate) fn whole_head<T>(
     bytes: &mut Buf,
     plain: &[u8],
     read: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, HandshakeError>,

@@ -8,6 +8,8 @@
 //! | [`phase`] | the states of a connection, with the diagram |
 //! | [`proxy`] | the tunnel through a proxy |
 //! | [`head`] | the requests that a server reads |
+//! | [`upgrade`] | a server's answer to a request for a WebSocket |
+//! | [`frames`] | the frames of an open connection, and their visitor |
 //! | [`message`], [`queue`] | messages to send, and the policy for a peer that reads slowly |
 //! | [`cork`] | frames that are not sealed yet, and their encoder |
 //! | [`config`], [`due`] | the deadlines, and which of them is next |
@@ -22,6 +24,7 @@ pub mod closed;
 pub mod config;
 pub mod cork;
 pub mod due;
+pub mod frames;
 pub mod head;
 pub mod keys;
 pub mod message;
@@ -31,4 +34,5 @@ pub mod queue;
 mod retry_after;
 pub mod sized;
 pub mod tick;
+pub mod upgrade;
 pub mod verdict;

@@ -1,12 +1,12 @@
 //! The phases of a connection, from its first byte to its last.
 
 use crate::closed::Cause;
-use crate::head::Head;
+use crate::head::{Head, whole_head};
 use crate::proxy::Tunnel;
-use crate::verdict::{End, Stage};
+use crate::verdict::{End, Stage, Stop};
 use std::num::NonZeroU64;
 use tautline_buf::Buf;
-use tautline_ws::handshake::{HandshakeError, Opening};
+use tautline_ws::handshake::{Established, HandshakeError, Opening};
 
 /// The state of a connection. Every event moves it downwards in this diagram, except that a server answers several plain HTTP
 /// requests.
@@ -124,6 +124,25 @@ pub struct Answer {
     pub bytes: Buf,
     /// The client's side of the handshake.
     pub opening: Opening,
+}
+
+impl Answer {
+    /// Writes a client's request to `out`. Its response follows.
+    #[must_use]
+    pub fn to(opening: Opening, out: &mut Buf) -> Box<Self> {
+        opening.write(out);
+        Box::new(Self { bytes: Buf::new(), opening })
+    }
+
+    /// Reads from the response. Returns the bytes of `plain` that belonged to it, and its result once it is whole.
+    ///
+    /// # Errors
+    /// The server refused the upgrade, or broke a rule.
+    pub fn read(&mut self, plain: &[u8]) -> Result<(usize, Option<Established>), Stop> {
+        let Self { bytes, opening } = self;
+        let parsed = whole_head(bytes, plain, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
+        Ok(parsed.map_or((plain.len(), None), |(established, used)| (used, Some(established))))
+    }
 }
 
 impl<W, R> Phase<W, R> {

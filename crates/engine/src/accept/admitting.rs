@@ -14,7 +14,6 @@ use crate::turn::core::Core;
 use crate::turn::timer::Tick;
 use std::fmt;
 use tautline_conn::closed::Cause;
-use tautline_conn::tick::millis;
 use tautline_io::Driver;
 use tautline_tls::Engine;
 
@@ -102,11 +101,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// An HTTP request was answered, and another may follow. From the first answer on, the connection has another limit and
     /// age: an answer is no progress towards a WebSocket.
     pub(crate) fn keep_for_http(&mut self, link: &mut Link<E::Session, H::State>) {
-        let (now, deadlines) = (self.shared.now, &self.shared.config.deadlines);
+        let now = self.shared.now;
         let Phase::Request(head) = &mut link.phase else { return };
-        let end = head.http_end.unwrap_or_else(|| now + millis(deadlines.http));
-        let is_first = head.http_end.replace(end).is_none();
-        link.clock.phase_end = end.min(now + millis(deadlines.handshake));
+        let (end, is_first) = head.await_next(now, &self.shared.config.deadlines);
+        link.clock.phase_end = end;
         if is_first {
             self.shared.counters.handshaking.sub(1);
             self.shared.counters.http.add(1);

@@ -1,12 +1,14 @@
 use super::context::Context;
 use super::event::Event;
-use super::output::Phase;
-use super::state::{Connection, Found, Input, Plain};
+use super::output::{Output, Phase};
+use super::state::{Connection, Input, Plain};
+use core::ops::ControlFlow;
 use tautline_buf::Pool;
 use tautline_conn::closed::Cause;
+use tautline_conn::frames::{self, Read, Visitor};
 use tautline_conn::verdict::Stop;
 use tautline_tls::{Content, Handshake, Session};
-use tautline_ws::{Close, CloseCode, Decoded, Kind, Role};
+use tautline_ws::{Kind, Role};
 
 /// Bytes of one record, and of a buffer that is worth keeping while its connection waits.
 const MAX_CARRY: usize = 64 << 10;
@@ -20,16 +22,6 @@ pub(super) enum Step {
     Wait,
 }
 
-/// An event of the decoder, without a borrow of its bytes.
-enum Decoding {
-    Nothing,
-    Message(Kind),
-    Chunk { kind: Kind, first: bool, last: bool },
-    Ping,
-    Pong,
-    Close(CloseCode, String),
-}
-
 impl<S: Session> Connection<S> {
     /// The next event. `None` if the peer's next bytes are needed, or if [too much](Self::holds_back) waits for it.
     ///
@@ -39,17 +31,19 @@ impl<S: Session> Connection<S> {
         if self.is_quiet() {
             return None;
         }
-        if let Some(event) = self.pending.take() {
-            return Some(event);
+        if self.pending.is_some() {
+            return self.pending.take();
         }
         loop {
-            if let Some(error) = self.output.take_failure() {
+            if self.output.has_failed()
+                && let Some(error) = self.output.take_failure()
+            {
                 return self.stop(Stop::Failed(Cause::Tls(error)), context);
             }
             match self.step(context) {
                 Ok(Step::Event(event)) => return Some(event),
                 Ok(Step::Again) => {}
-                Ok(Step::Wait) if self.input.ended && (self.is_asked() || !self.holds_back()) => {
+                Ok(Step::Wait) if self.input.ended && !self.lags() => {
                     return self.peer_ended(context);
                 }
                 Ok(Step::Wait) => return None,
@@ -63,10 +57,14 @@ impl<S: Session> Connection<S> {
     /// A client holds nothing back: otherwise both ends could wait for each other for ever.
     #[must_use]
     pub fn holds_back(&self) -> bool {
-        self.is_asked()
-            || self.is_open()
-                && matches!(self.role, Role::Server)
-                && self.output.len() > self.config.limits.pause_receive_above
+        self.is_asked() || self.lags()
+    }
+
+    /// Whether the peer of an open connection does not read the answers to its messages.
+    fn lags(&self) -> bool {
+        self.is_open()
+            && matches!(self.role, Role::Server)
+            && self.output.len() > self.config.limits.pause_receive_above
     }
 
     /// Whether a request waits for its answer.
@@ -95,7 +93,7 @@ impl<S: Session> Connection<S> {
 
     fn step(&mut self, context: &mut Context) -> Result<Step, Stop> {
         if self.output.phase.is_open() {
-            if self.holds_back() {
+            if self.lags() {
                 self.clock.held_back = true;
                 return Ok(Step::Wait);
             }
@@ -127,7 +125,7 @@ impl<S: Session> Connection<S> {
                 if self.input.plain.is_none() && !self.open(context)? {
                     return Ok(Step::Wait);
                 }
-                self.head(context)
+                self.http(context)
             }
             Phase::Linger(_) | Phase::Gone { .. } => {
                 self.input.wire.clear();
@@ -184,30 +182,31 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// Decodes the next frame.
+    /// Decodes frames up to the next event for the caller.
     fn frames(&mut self, context: &mut Context) -> Result<Step, Stop> {
         if self.input.plain.is_none() && !self.open(context)? {
             return Ok(Step::Wait);
         }
-        let decoding = self.input.decode(&mut context.pool)?;
-        let is_open = self.is_open();
-        match decoding {
-            Decoding::Message(kind) if is_open => {
-                self.clock.phase_end = self.clock.heard;
-                return Ok(Step::Event(Event::Message(kind)));
+        let Input { wire, scratch, plain: Some(plain), payload, decoder, .. } = &mut self.input else {
+            return Ok(Step::Wait);
+        };
+        let source = if plain.in_scratch { scratch } else { wire };
+        let mut first = First { output: &mut self.output, context: &mut *context, event: None };
+        match frames::read(decoder, &mut source.filled_mut()[plain.rest.clone()], &mut first)? {
+            Read::Closed(code, reason) => Ok(Step::Event(self.peer_closed(code, reason, context))),
+            Read::Used(used) => {
+                plain.rest.start += used;
+                let Some((event, kind, len)) = first.event else {
+                    self.forget(context);
+                    return Ok(Step::Again);
+                };
+                *payload = (kind, plain.rest.start.saturating_sub(len)..plain.rest.start);
+                if !matches!(event, Event::Pong) {
+                    self.clock.phase_end = self.clock.heard;
+                }
+                Ok(Step::Event(event))
             }
-            Decoding::Chunk { kind, first, last } if is_open => {
-                self.clock.phase_end = self.clock.heard;
-                return Ok(Step::Event(Event::Chunk { kind, first, last }));
-            }
-            Decoding::Pong if is_open => return Ok(Step::Event(Event::Pong)),
-            Decoding::Close(code, reason) => return Ok(Step::Event(self.peer_closed(code, reason, context))),
-            Decoding::Ping if is_open => self.output.pong(self.input.payload().data, context)?,
-            // After our close frame, messages are no longer delivered.
-            _ => {}
         }
-        self.forget(context);
-        Ok(Step::Again)
     }
 
     /// An engine uses whole records, so less than one remains; more is a bug of the engine.
@@ -223,52 +222,53 @@ const fn scratch_is_idle(input: &Input) -> bool {
     input.scratch.has_memory() && input.plain.is_none()
 }
 
-impl Input {
-    /// Decodes the next event of the plaintext, which is not empty.
-    fn decode(&mut self, pool: &mut Pool) -> Result<Decoding, tautline_ws::Error> {
-        let Self { wire, scratch, plain, found, decoder, .. } = self;
-        let Some(plain) = plain else { return Ok(Decoding::Nothing) };
-        let source = if plain.in_scratch { scratch } else { wire };
-        let input = &mut source.filled_mut()[plain.rest.clone()];
-        let (begin, start) = (input.as_ptr().addr(), plain.rest.start);
-        let end = begin + input.len();
-        // The place of bytes in `source`; `None` if they lie in the decoder.
-        let place = |data: &[u8]| {
-            let at = data.as_ptr().addr();
-            // A place behind the end of the input is that of an empty message at the end.
-            (begin..=end).contains(&at).then(|| at - begin + start..at - begin + start + data.len())
-        };
-        let Decoded { used, event } = decoder.decode(input, pool)?;
-        let (decoding, kind, place) = match event {
-            None => (Decoding::Nothing, Kind::Binary, None),
-            Some(tautline_ws::Event::Message(message)) => {
-                (Decoding::Message(message.kind()), message.kind(), place(message.data()))
-            }
-            Some(tautline_ws::Event::Ping(payload)) => (Decoding::Ping, Kind::Binary, place(payload)),
-            Some(tautline_ws::Event::Pong(payload)) => (Decoding::Pong, Kind::Binary, place(payload)),
-            Some(tautline_ws::Event::Close(close)) => {
-                let close = close
-                    .map_or((CloseCode::NO_STATUS, String::new()), |Close { code, reason }| (code, reason.to_owned()));
-                (Decoding::Close(close.0, close.1), Kind::Binary, None)
-            }
-            Some(tautline_ws::Event::Chunk { kind, data, first, last }) => {
-                (Decoding::Chunk { kind, first, last }, kind, place(data))
-            }
-        };
-        plain.rest.start += used;
-        *found = match (&decoding, place, plain.in_scratch) {
-            (Decoding::Nothing | Decoding::Close(..), ..) => Found::Nothing,
-            (_, Some(range), false) => Found::Wire(kind, range),
-            (_, Some(range), true) => Found::Scratch(kind, range),
-            (_, None, _) => Found::Decoder(kind),
-        };
-        Ok(decoding)
+/// The visitor of a connection without I/O: it answers a ping, and keeps the first event for the caller.
+struct First<'a, S> {
+    output: &'a mut Output<S>,
+    context: &'a mut Context,
+    /// The event, and kind and length of its bytes.
+    event: Option<(Event, Kind, usize)>,
+}
+
+impl<S: Session> Visitor for First<'_, S> {
+    #[inline]
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.context.pool
     }
 
+    #[inline]
+    fn wants_frame(&mut self, _: usize) -> bool {
+        true
+    }
+
+    #[inline]
+    fn visit(&mut self, event: tautline_ws::Event<'_>) -> Result<ControlFlow<()>, Stop> {
+        use tautline_ws::Event as Received;
+        if !self.output.is_open() {
+            // After our close frame, messages are no longer delivered.
+            return Ok(ControlFlow::Continue(()));
+        }
+        match event {
+            Received::Message(message) => {
+                let kind = message.kind();
+                self.event = Some((Event::Message(kind), kind, message.data().len()));
+            }
+            Received::Chunk { kind, data, first, last } => {
+                self.event = Some((Event::Chunk { kind, first, last }, kind, data.len()));
+            }
+            Received::Pong(payload) => self.event = Some((Event::Pong, Kind::Binary, payload.len())),
+            Received::Ping(payload) => self.output.pong(payload, self.context)?,
+            Received::Close(_) => {}
+        }
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+impl Input {
     /// Drops the bytes of the last event, and a record that is used up.
     #[inline]
     pub(super) fn forget(&mut self, pool: &mut Pool) {
-        self.found = Found::Nothing;
+        self.payload = (Kind::Binary, 0..0);
         self.decoder.recycle(pool);
         if let Some(plain) = &self.plain
             && plain.rest.is_empty()

@@ -62,6 +62,7 @@ impl<S: Session> Output<S> {
     ///
     /// # Errors
     /// [`Unsent`], if the message was not taken.
+    #[inline]
     pub fn send(&mut self, message: Outgoing<'_>, context: &mut Context) -> Result<(), Unsent> {
         if !self.is_open() {
             return Err(Unsent::Closed);

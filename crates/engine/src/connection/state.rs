@@ -1,5 +1,5 @@
 use super::context::Context;
-use super::event::{Event, Opened, Payload, Unsent};
+use super::event::{Event, Payload, Unsent};
 use super::output::{Output, Phase};
 use super::times::Clock;
 use crate::config::Config;
@@ -74,8 +74,8 @@ pub(super) struct Input {
     pub(super) scratch: Buf,
     /// The opened bytes that are not decoded yet.
     pub(super) plain: Option<Plain>,
-    /// The place of the last event's bytes.
-    pub(super) found: Found,
+    /// Kind and place of the last event's bytes, if the decoder does not hold them: in the bytes that `plain` is part of.
+    pub(super) payload: (Kind, Range<usize>),
     pub(super) decoder: Decoder,
     /// Whether the peer has ended the stream.
     pub(super) ended: bool,
@@ -90,17 +90,6 @@ pub(super) struct Plain {
     pub(super) rest: Range<usize>,
     /// Bytes of `wire` to drop once it is used up.
     pub(super) record: usize,
-}
-
-/// The place of the last event's bytes.
-#[derive(Clone, Default)]
-pub(super) enum Found {
-    #[default]
-    Nothing,
-    Wire(Kind, Range<usize>),
-    Scratch(Kind, Range<usize>),
-    /// In the decoder's assembly.
-    Decoder(Kind),
 }
 
 impl<S: Session> Connection<S> {
@@ -150,7 +139,7 @@ impl<S: Session> Connection<S> {
         now: Instant,
     ) -> Self {
         let mut connection = Self::new(session, role, Phase::Tls, config, now);
-        connection.enter(deflate);
+        connection.open_with(deflate);
         connection
     }
 
@@ -163,7 +152,7 @@ impl<S: Session> Connection<S> {
                 wire: Buf::new(),
                 scratch: Buf::new(),
                 plain: None,
-                found: Found::Nothing,
+                payload: (Kind::Binary, 0..0),
                 decoder: Decoder::new(role, config.limits.max_message),
                 ended: false,
             },
@@ -348,21 +337,15 @@ impl<S: Session> Connection<S> {
         let (session, wire) = self.output.parts();
         session.update_keys(ask, wire)
     }
-
-    pub(super) fn opened(&self) -> Opened {
-        Opened { tls: self.tls_info(), ..Opened::default() }
-    }
 }
 
 impl Input {
     /// The bytes of the last event.
     pub(super) fn payload(&self) -> Payload<'_> {
-        match &self.found {
-            Found::Nothing => Payload { kind: Kind::Binary, data: &[] },
-            Found::Wire(kind, range) => Payload { kind: *kind, data: &self.wire.filled()[range.clone()] },
-            Found::Scratch(kind, range) => Payload { kind: *kind, data: &self.scratch.filled()[range.clone()] },
-            Found::Decoder(kind) => Payload { kind: *kind, data: self.decoder.held().unwrap_or_default() },
-        }
+        let (kind, range) = &self.payload;
+        let in_scratch = self.plain.as_ref().is_some_and(|plain| plain.in_scratch);
+        let source = if in_scratch { &self.scratch } else { &self.wire };
+        Payload { kind: *kind, data: self.decoder.held().unwrap_or_else(|| &source.filled()[range.clone()]) }
     }
 }
 

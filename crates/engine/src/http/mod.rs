@@ -9,7 +9,6 @@ pub(crate) mod answer;
 pub(crate) mod answering;
 pub(crate) mod content;
 pub(crate) mod date;
-pub(crate) mod reading;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod streaming;

@@ -16,18 +16,19 @@ use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
 use crate::link::wire::Wire;
 use crate::turn::core::{Core, Slot};
 use crate::turn::visit::REQUEST;
-use http::header::SEC_WEBSOCKET_PROTOCOL;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use log::Level;
 use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
-use tautline_conn::head::{Head, framing_of, whole_head};
+use tautline_conn::frames;
+use tautline_conn::head::{Begun, CONTINUE, Head, Read, framing_of};
 use tautline_conn::tick::millis;
+use tautline_conn::upgrade::{Flaw, accept, refuse};
 use tautline_conn::verdict::Stop;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
-use tautline_ws::handshake::{self, HandshakeError, Negotiated, Refusal};
+use tautline_ws::handshake::{self, Established, HandshakeError, Negotiated, Refusal};
 use tautline_ws::{Decoder, Role};
 
 impl<E: Engine, H: Handler> Core<E, H> {
@@ -105,8 +106,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let options = target.options(self.shared.config.limits.head);
         let nonce = self.shared.keys.nonce();
         let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
-        opening.write(link.out.raw(&mut self.shared.pool));
-        link.phase = Phase::Answer(Box::new(Answer { bytes: Buf::new(), opening }));
+        link.phase = Phase::Answer(Answer::to(opening, link.out.raw(&mut self.shared.pool)));
         Ok(())
     }
 
@@ -125,32 +125,44 @@ impl<E: Engine, H: Handler> Core<E, H> {
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
         plain: &[u8],
-    ) -> Result<usize, Stop> {
-        if let Some(used) = self.body(driver, link, plain) {
-            return Ok(used);
-        }
-        let Phase::Request(head) = &mut link.phase else { return Ok(0) };
-        let parsed = match head.read(plain) {
-            Ok(parsed) => parsed,
+    ) -> usize {
+        let Phase::Request(head) = &mut link.phase else { return 0 };
+        match head.read(plain) {
+            Ok((used, Read::Partial)) => return used,
+            Ok((used, Read::Head(request))) => {
+                self.note_request(link, &request);
+                self.on_head(driver, link, request);
+                return used;
+            }
+            Ok((used, Read::Whole(body))) => {
+                self.ask(driver, link, body.request, body.reader.content());
+                return used;
+            }
             Err(error) => {
                 let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
                 // 22 is the type of a TLS handshake record. No HTTP request begins with it.
-                if self.engine.is_plain() && begun.first() == Some(&22) {
+                if self.engine.is_plain() && head.body.is_none() && begun.first() == Some(&22) {
                     let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
                     self.shared.log_peer(Level::Info, &link.info.peer, hint);
                 }
-                self.refuse_head(link, &error);
-                return Ok(plain.len());
+                self.refuse_request(link, &error);
             }
-        };
-        let Some((request, used)) = parsed else { return Ok(plain.len()) };
-        self.note_request(link, &request);
-        if self.drain_end.is_some() {
-            self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
-        } else {
-            self.on_head(driver, link, request);
         }
-        Ok(used)
+        plain.len()
+    }
+
+    /// Asks the application for its reply to a request without a body, or begins to read the body.
+    fn on_head(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, request: http::Request<()>) {
+        if self.drain_end.is_some() {
+            return self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
+        }
+        let Phase::Request(head) = &mut link.phase else { return };
+        match head.begin_body(request, self.shared.config.limits.max_body) {
+            Ok(Begun::Whole(request)) => self.ask(driver, link, request, &[]),
+            Ok(Begun::Body { is_awaited: true }) => link.out.raw(&mut self.shared.pool).put(CONTINUE),
+            Ok(Begun::Body { is_awaited: false }) => {}
+            Err(error) => self.refuse_request(link, &error),
+        }
     }
 
     /// Asks the application for its reply to a request, and acts on it.
@@ -237,36 +249,30 @@ impl<E: Engine, H: Handler> Core<E, H> {
         upgrade: Upgrade<H::State>,
     ) {
         let Upgrade { headers, subprotocol, state } = upgrade;
-        let mut accepted = match handshake::accept(request, &self.shared.config.upgrade) {
-            Ok(accepted) => accepted,
-            Err(refused) => {
+        let out = link.out.raw(&mut self.shared.pool);
+        match accept(request, &self.shared.config.upgrade, headers, subprotocol, out) {
+            Ok(negotiated) => {
+                if let Some(state) = state {
+                    link.state = state;
+                }
+                self.opened(driver, link, negotiated, Some(request), None);
+            }
+            Err(Flaw::Request(refused)) => {
+                let date = self.date();
+                refuse(request, &refused, &date, link.out.raw(&mut self.shared.pool));
                 self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
                 self.shared.counters.handshakes_failed.add(1);
                 let is_origin = matches!(refused.reason, Refusal::Origin | Refusal::Rebinding);
                 self.shared.counters.origins_refused.add(u64::from(is_origin));
                 self.note_answer(link, refused.response.status());
-                let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(request) };
-                let date = self.date();
-                let out = link.out.raw(&mut self.shared.pool);
-                handshake::write_response(&refused.response, reply, Some(&date), out);
-                return self.end(link, Phase::finishing(false), Cause::Local);
+                self.end(link, Phase::finishing(false), Cause::Local);
             }
-        };
-        accepted.response.headers_mut().extend(headers);
-        if let Some(name) = subprotocol {
-            let Some(value) = offered(request, &name) else {
+            Err(Flaw::Subprotocol(name)) => {
                 let line = format_args!("the application chose the subprotocol {name:?}, which was not offered");
                 self.shared.log_peer(Level::Error, &link.info.peer, line);
-                return self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
-            };
-            accepted.response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, value);
-            accepted.negotiated.subprotocol = Some(name);
+                self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
+            }
         }
-        if let Some(state) = state {
-            link.state = state;
-        }
-        accepted.write(link.out.raw(&mut self.shared.pool));
-        self.opened(driver, link, accepted.negotiated, Some(request), None);
     }
 
     /// Reads the server's response. Returns the bytes of `plain` that belonged to it.
@@ -277,10 +283,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         plain: &[u8],
     ) -> Result<usize, Stop> {
         let Phase::Answer(answer) = &mut link.phase else { return Ok(0) };
-        let Answer { bytes, opening } = &mut **answer;
-        let parsed = whole_head(bytes, plain, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
-        let Some((established, used)) = parsed else { return Ok(plain.len()) };
-        self.opened(driver, link, established.negotiated, None, Some(&established.response));
+        let (used, whole) = answer.read(plain)?;
+        if let Some(Established { negotiated, response, .. }) = whole {
+            self.opened(driver, link, negotiated, None, Some(&response));
+        }
         Ok(used)
     }
 
@@ -296,12 +302,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if request.is_some() {
             self.note_answer(link, StatusCode::SWITCHING_PROTOCOLS);
         }
-        let deflate = self.deflate_config(link);
-        if let (Some(params), Some(config)) = (&negotiated.deflate, deflate) {
+        let deflate = negotiated.deflate.zip(self.deflate_config(link));
+        if let Some((params, config)) = &deflate {
             let role = if link.info.dial.is_some() { Role::Client } else { Role::Server };
-            let decoder = Decoder::new(role, self.shared.config.limits.max_message);
-            link.decoder = decoder.with_inflater(tautline_ws::deflate::Inflater::new(params, role, config.max_ratio));
-            link.out.set_deflate(*params, &config);
+            link.decoder = frames::decoder(role, self.shared.config.limits.max_message, deflate.as_ref());
+            link.out.set_deflate(*params, config);
         }
         link.decoder.set_streaming(self.shared.config.streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
@@ -343,8 +348,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Answers a head that is no HTTP or too large with a status, and ends the connection.
-    fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
+    /// Answers a request that is no HTTP or too large with a status, and ends the connection.
+    fn refuse_request(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
         let limit = Limit::of_head(error, &self.shared.counters);
         self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
         self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
@@ -359,11 +364,4 @@ impl<E: Engine, H: Handler> Core<E, H> {
         handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
         self.end(link, Phase::finishing(false), Cause::Local);
     }
-}
-
-/// The name of a subprotocol as a header, if the client offered it.
-fn offered(request: &http::Request<()>, name: &str) -> Option<HeaderValue> {
-    let lists = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
-    let is_offered = lists.flat_map(|list| list.split(',')).any(|one| one.trim() == name);
-    HeaderValue::try_from(name).ok().filter(|_| is_offered)
 }

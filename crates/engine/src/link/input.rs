@@ -7,13 +7,18 @@ use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
 use crate::link::wire::Transport;
 use crate::offload::Step;
+use crate::probe::Probe;
+use crate::turn::clock::Clock;
 use crate::turn::core::Core;
 use crate::turn::visit::MESSAGE;
-use tautline_buf::Buf;
+use core::ops::ControlFlow;
+use tautline_buf::{Buf, Pool};
+use tautline_conn::frames::{self, Read, Visitor};
+use tautline_conn::tick::Tick;
 use tautline_conn::verdict::Stop;
 use tautline_io::{Driver, End, Received};
 use tautline_tls::{Content, Engine, Handshake, Opened, Session};
-use tautline_ws::{Close, CloseCode, Decoded, Event};
+use tautline_ws::Event;
 
 /// Most bytes that are carried over. An engine consumes whole records, so less than one remains; more is a bug of the engine.
 const MAX_CARRY: usize = 64 << 10;
@@ -309,7 +314,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     self.rest(link);
                     return Ok(used);
                 }
-                Phase::Request(_) => self.request(driver, link, rest)?,
+                Phase::Request(_) => self.request(driver, link, rest),
                 Phase::Answer(_) => self.answer(driver, link, rest)?,
                 Phase::Waiting(_) | Phase::Streaming(_) if self.engine.is_plain() => return Ok(used),
                 Phase::Waiting(wait) => {
@@ -355,66 +360,112 @@ impl<E: Engine, H: Handler> Core<E, H> {
             paused,
             shared: &mut self.shared,
         };
-        let mut used = 0;
-        while used < plain.len() {
-            if self.engine.is_plain() && conn.holds_back(*answered) {
-                break;
-            }
-            let taken = conn.out.taken();
-            if let Some(probe) = &mut self.probe {
-                conn.shared.times = None;
-                probe.decoding();
-            }
-            let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut conn.shared.pool)?;
-            if let Some(probe) = &mut self.probe {
-                probe.parsed();
-            }
-            used += read;
-            let Some(event) = event else { break };
-            // After our close frame, messages are no longer delivered.
-            let open = conn.transport.phase.takes_messages();
-            conn.shared.visit.spend(MESSAGE + len_of(&event));
-            match event {
-                Event::Message(message) => {
-                    conn.shared.counters.messages_in.add(1);
-                    if open {
-                        clock.phase_end = conn.shared.now;
-                        if let Some(probe) = &mut self.probe {
-                            conn.shared.times = probe.calling(conn.info.dial);
-                        }
-                        self.handler.on_message(&mut conn, message);
-                    }
-                }
-                Event::Chunk { kind, data, first, last } => {
-                    conn.shared.counters.messages_in.add(u64::from(last));
-                    if open {
-                        clock.phase_end = conn.shared.now;
-                        if last && let Some(probe) = &mut self.probe {
-                            conn.shared.times = probe.calling(conn.info.dial);
-                        }
-                        self.handler.on_chunk(&mut conn, Chunk { kind, data, first, last });
-                    }
-                }
-                Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared)?,
-                Event::Pong(payload) if open => self.handler.on_pong(&mut conn, payload),
-                Event::Ping(_) | Event::Pong(_) => {}
-                Event::Close(close) => {
-                    let (code, reason) = told_by(close);
-                    decoder.recycle(&mut conn.shared.pool);
-                    self.peer_closed(link, code, reason);
-                    return Ok(plain.len());
-                }
-            }
-            decoder.recycle(&mut conn.shared.pool);
-            if conn.out.taken() != taken {
-                *answered = conn.out.taken();
-            }
-            if used < plain.len() && conn.shared.visit.is_over(&self.clock) {
-                self.rest(link);
-                break;
+        // All that it refers to lies elsewhere, so that the compiler can keep its fields in registers.
+        let mut visitor = Visited {
+            conn: &mut conn,
+            handler: &mut self.handler,
+            probe: &mut self.probe,
+            clock: &self.clock,
+            last_message: &mut clock.phase_end,
+            answered,
+            may_hold_back: self.engine.is_plain(),
+            is_over: false,
+        };
+        let read = frames::read(decoder, plain, &mut visitor)?;
+        if visitor.is_over {
+            self.rest(link);
+        }
+        match read {
+            Read::Used(used) => Ok(used),
+            Read::Closed(code, reason) => {
+                self.peer_closed(link, code, reason);
+                Ok(plain.len())
             }
         }
-        Ok(used)
+    }
+}
+
+/// The visitor of a loop: it calls the handler.
+struct Visited<'v, 'c, H: Handler> {
+    conn: &'v mut Conn<'c, H::State>,
+    handler: &'v mut H,
+    probe: &'v mut Option<Box<dyn Probe>>,
+    clock: &'v Clock,
+    /// When the last message arrived.
+    last_message: &'v mut Tick,
+    /// [`Link::answered`].
+    answered: &'v mut u64,
+    /// Whether plaintext can be held back amid a read. A record of TLS is visited as a whole.
+    may_hold_back: bool,
+    /// Whether the [visit](crate::turn::visit) is over.
+    is_over: bool,
+}
+
+impl<H: Handler> Visitor for Visited<'_, '_, H> {
+    #[inline]
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.conn.shared.pool
+    }
+
+    #[inline]
+    fn wants_frame(&mut self, used: usize) -> bool {
+        if used > 0 && self.conn.shared.visit.is_over(self.clock) {
+            self.is_over = true;
+            return false;
+        }
+        if self.may_hold_back && self.conn.holds_back(*self.answered) {
+            return false;
+        }
+        if let Some(probe) = self.probe {
+            self.conn.shared.times = None;
+            probe.decoding();
+        }
+        true
+    }
+
+    #[inline]
+    fn decoded(&mut self) {
+        if let Some(probe) = self.probe {
+            probe.parsed();
+        }
+    }
+
+    #[inline]
+    fn visit(&mut self, event: Event<'_>) -> Result<ControlFlow<()>, Stop> {
+        let Self { conn, handler, .. } = self;
+        let taken = conn.out.taken();
+        // After our close frame, messages are no longer delivered.
+        let open = conn.transport.phase.takes_messages();
+        conn.shared.visit.spend(MESSAGE + len_of(&event));
+        match event {
+            Event::Message(message) => {
+                conn.shared.counters.messages_in.add(1);
+                if open {
+                    *self.last_message = conn.shared.now;
+                    if let Some(probe) = self.probe {
+                        conn.shared.times = probe.calling(conn.info.dial);
+                    }
+                    handler.on_message(conn, message);
+                }
+            }
+            Event::Chunk { kind, data, first, last } => {
+                conn.shared.counters.messages_in.add(u64::from(last));
+                if open {
+                    *self.last_message = conn.shared.now;
+                    if last && let Some(probe) = self.probe {
+                        conn.shared.times = probe.calling(conn.info.dial);
+                    }
+                    handler.on_chunk(conn, Chunk { kind, data, first, last });
+                }
+            }
+            Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared)?,
+            Event::Pong(payload) if open => handler.on_pong(conn, payload),
+            Event::Ping(_) | Event::Pong(_) | Event::Close(_) => {}
+        }
+        if conn.out.taken() != taken {
+            *self.answered = conn.out.taken();
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -426,11 +477,6 @@ const fn len_of(event: &Event<'_>) -> usize {
         Event::Chunk { data, .. } => data.len(),
         _ => 0,
     }
-}
-
-/// Code and reason of a close frame.
-fn told_by(close: Option<Close<'_>>) -> (CloseCode, String) {
-    close.map_or((CloseCode::NO_STATUS, String::new()), |Close { code, reason }| (code, reason.to_owned()))
 }
 
 /// The state of input after a step of a connection that is not open. The numbers are the bytes that were used.

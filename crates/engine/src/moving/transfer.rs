@@ -37,10 +37,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tautline_buf::Buf;
+use tautline_conn::frames;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
-use tautline_ws::deflate::{DeflateParams, Inflater};
-use tautline_ws::{Decoder, DecoderState, EncoderState, Role};
+use tautline_ws::deflate::DeflateParams;
+use tautline_ws::{DecoderState, EncoderState, Role};
 use zeroize::Zeroizing;
 
 /// The numbers of connections that cannot move, by the reason.
@@ -436,13 +437,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) -> io::Result<(Link<E::Session, H::State>, Rest)> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let session = self.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
-        let mut decoder = Decoder::new(Role::Server, self.shared.config.limits.max_message);
+        let config = &self.shared.config;
+        // The parameters were agreed upon with the peer; the rest is this process's choice.
+        let deflate =
+            saved.deflate.map(|params| (DeflateParams::decode(params), config.upgrade.deflate.unwrap_or_default()));
+        let decoder = frames::decoder(Role::Server, config.limits.max_message, deflate.as_ref());
         let mut out = Outbound::new(Role::Server);
-        if let Some(params) = saved.deflate.map(DeflateParams::decode) {
-            // The parameters were agreed upon with the peer; the rest is this process's choice.
-            let config = self.shared.config.upgrade.deflate.unwrap_or_default();
-            decoder = decoder.with_inflater(Inflater::new(&params, Role::Server, config.max_ratio));
-            out.set_deflate(params, &config);
+        if let Some((params, config)) = &deflate {
+            out.set_deflate(*params, config);
         }
         let decoder = DecoderState::decode(&saved.decoder).and_then(|state| decoder.import(&state));
         let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
