@@ -137,12 +137,18 @@ impl Folder {
 
     /// Writes a file beside its place.
     fn write(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+        if content.len() as u64 > LARGEST {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("{name} would be larger than 1 MiB")));
+        }
         // Two threads of a process may begin at the same moment.
         let unique = format!("{name}.{}-{:?}.new", std::process::id(), std::thread::current().id());
         let path = self.file(&unique.replace(['(', ')'], ""));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
-        file.write_all(content)?;
-        file.sync_all()?;
+        if let Err(error) = file.write_all(content).and_then(|()| file.sync_all()) {
+            // A part of a key is left to nobody, and a full disk gets its space back.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
         Ok(path)
     }
 
@@ -210,6 +216,9 @@ mod tests {
         folder.remove("one").unwrap();
         fs::write(folder.file("big"), vec![0; (1 << 20) + 1]).unwrap();
         assert!(folder.read("big").is_err());
+        // Everything that is written can be read.
+        assert!(folder.replace("one", &vec![0; (1 << 20) + 1]).is_err());
+        assert_eq!(folder.read("one").unwrap(), None);
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub struct Plan {
     paused_until: Time,
     /// Certificates in a row that were revoked.
     revoked: u32,
+    /// Certificates in a row that the authority wanted to be renewed at once.
+    hurried: u32,
 }
 
 /// A certificate in use.
@@ -133,6 +135,8 @@ struct Held {
     due: Time,
     /// The window from which `due` was chosen.
     window: Option<Life>,
+    /// That window was over.
+    is_hurried: bool,
     /// When to ask the authority again; `None` if it has no suggestions.
     ask: Option<Time>,
 }
@@ -141,7 +145,7 @@ impl Plan {
     /// A plan without a certificate. `seed` spreads the renewals of many servers.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), held: None, failures: 0, paused_until: Time::ZERO, revoked: 0 }
+        Self { random: Random::new(seed), held: None, failures: 0, paused_until: Time::ZERO, revoked: 0, hurried: 0 }
     }
 
     /// Goes on with the failures of an earlier process, so that one which is started again and again orders no faster.
@@ -153,7 +157,7 @@ impl Plan {
     }
 
     /// Plans the renewal of this certificate; `None` if there is none for the server's names.
-    pub fn hold(&mut self, life: Option<Life>, now: Time) {
+    pub fn hold(&mut self, life: Option<Life>) {
         let Some(life) = life else {
             self.held = None;
             return;
@@ -161,7 +165,7 @@ impl Plan {
         let third = life.length() / 3;
         // Up to a thirtieth earlier: three days of ninety.
         let due = life.begin + third * 2 - self.random.up_to(life.length() / 30);
-        self.held = Some(Held { life, due, window: None, ask: Some(now) });
+        self.held = Some(Held { life, due, window: None, is_hurried: false, ask: Some(Time::ZERO) });
     }
 
     /// Forgets all failures: an order has succeeded, here or in another process.
@@ -173,14 +177,24 @@ impl Plan {
     /// Takes the window in which the authority wants the renewal, and the time after which it wants to be asked again.
     ///
     /// The renewal is at a random moment in the window (RFC 9773, section 4.2), and in any case before the last twentieth of the
-    /// life. A window that ends before it begins is left aside.
+    /// life. A window that ends before it begins is left aside. If a window is over, the renewal is at once. If that is so for
+    /// one certificate after the other, the authority is wrong, and a pause is made, longer each time.
     pub fn suggest(&mut self, window: Life, again: Duration, now: Time) {
         let moment = window.begin + self.random.up_to(window.length());
-        let Some(held) = &mut self.held else { return };
+        let Self { held: Some(held), hurried, .. } = self else { return };
         held.ask = Some(now + again.clamp(ASK_AGAIN.0, ASK_AGAIN.1));
         if window.begin < window.end && held.window != Some(window) {
             held.window = Some(window);
-            held.due = moment.min(held.life.end.saturating_sub(held.life.length() / 20));
+            let latest = held.life.end.saturating_sub(held.life.length() / 20);
+            let is_over = moment.min(latest) <= now;
+            if !is_over {
+                held.due = moment.min(latest);
+                *hurried = 0;
+            } else if !held.is_hurried {
+                *hurried = hurried.saturating_add(1);
+                held.due = (now + hurry_pause(*hurried)).min(latest);
+            }
+            held.is_hurried = is_over;
         }
     }
 
@@ -252,11 +266,19 @@ impl Plan {
             return if now >= paused_until { Next::Order } else { Next::Wait(paused_until) };
         }
         match ask {
-            Some(ask) if now >= ask => Next::Ask,
+            // A question that is planned later than any was planned before the clock went back.
+            Some(ask) if now >= ask || ask > now + ASK_AGAIN.1 => Next::Ask,
             Some(ask) => Next::Wait(ask.min(due)),
             None => Next::Wait(due),
         }
     }
+}
+
+/// The pause before the renewal of this certificate of those that the authority wanted to be renewed at once.
+fn hurry_pause(hurried: u32) -> Duration {
+    let (first, longest) = FailureKind::RateLimit.pauses();
+    let Some(doublings) = hurried.checked_sub(2) else { return Duration::ZERO };
+    first.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(longest)
 }
 
 #[cfg(test)]

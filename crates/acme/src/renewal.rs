@@ -15,6 +15,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
+use tautline_tls::der::date;
 use tokio::sync::oneshot;
 
 /// The time between two looks at the folder. Other processes give this one half of [`SETTLE`](crate::order::SETTLE).
@@ -154,7 +155,9 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
             self.staples.hold(self.shared.leaf().as_ref(), change == Change::Certificate);
             self.retry = Some((now, Duration::from_secs(1)));
         }
-        let Some((_, pause)) = self.retry.filter(|(at, _)| *at <= now) else { return };
+        // A clock that went back must not keep a new certificate from the server.
+        let is_due = |at: Time| at <= now || at > now + LONGEST_RETRY;
+        let Some((_, pause)) = self.retry.filter(|(at, _)| is_due(*at)) else { return };
         self.retry = match (self.changed)() {
             Ok(()) => None,
             Err(why) => {
@@ -171,7 +174,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
         let leaf = self.shared.leaf();
         let life: Option<Life> =
             leaf.filter(|leaf| leaf.serves(&config.names, &config.directory)).map(|leaf| leaf.life);
-        self.plan.hold(life, now());
+        self.plan.hold(life);
         self.shared.status().due = self.plan.due();
     }
 
@@ -208,7 +211,11 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
     async fn ask(&mut self) {
         let Some(leaf) = self.shared.leaf() else { return self.plan.stop_asking() };
         match self.ordering(None).suggestion(&leaf).await {
-            Ok(Some((begin, end, again))) => self.plan.suggest(Life { begin, end }, again, now()),
+            Ok(Some((begin, end, again))) => {
+                let [from, to] = [begin, end].map(|at| date(at.as_secs()));
+                log::info!("acme: the authority suggests renewal between {from} and {to}");
+                self.plan.suggest(Life { begin, end }, again, now());
+            }
             Ok(None) => self.plan.stop_asking(),
             Err(failure) => {
                 log::warn!("acme: the authority was not asked when to renew: {failure}");

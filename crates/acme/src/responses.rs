@@ -51,7 +51,7 @@ impl Responses {
     /// Plans for a new certificate, which may name a responder. Failures are forgotten.
     pub fn begin(&mut self, names_responder: bool, held: Option<Life>, now: Time) {
         (self.failures, self.paused_until) = (0, Time::ZERO);
-        self.due = names_responder.then_some(now);
+        self.due = names_responder.then_some(Time::ZERO);
         self.held = None;
         if let Some(held) = held.filter(|_| names_responder) {
             self.hold(held, now);
@@ -214,6 +214,8 @@ mod tests {
         let mut plan = Responses::new(5);
         plan.begin(true, None, BEGIN);
         let _ = plan.fail(BEGIN + DAY * 3650);
+        assert_eq!(plan.next(BEGIN), NextResponse::Fetch);
+        plan.begin(true, None, BEGIN + DAY * 3650);
         assert_eq!(plan.next(BEGIN), NextResponse::Fetch);
     }
 }

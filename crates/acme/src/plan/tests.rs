@@ -22,7 +22,7 @@ fn renewal_is_at_two_thirds_of_any_life() {
         let mut dues: Vec<Time> = (0..100)
             .map(|seed| {
                 let mut plan = Plan::new(seed);
-                plan.hold(Some(life(length)), START);
+                plan.hold(Some(life(length)));
                 plan.stop_asking();
                 let due = plan.due().unwrap();
                 assert_eq!(plan.next(START), Next::Wait(due));
@@ -40,14 +40,14 @@ fn renewal_is_at_two_thirds_of_any_life() {
 #[test]
 fn an_expired_certificate_is_due() {
     let mut plan = Plan::new(1);
-    plan.hold(Some(life(DAY)), START + 2 * DAY);
+    plan.hold(Some(life(DAY)));
     assert_eq!(plan.next(START + 2 * DAY), Next::Order);
 }
 
 #[test]
 fn the_authority_chooses_the_time() {
     let mut plan = Plan::new(5);
-    plan.hold(Some(life(90 * DAY)), START);
+    plan.hold(Some(life(90 * DAY)));
     assert_eq!(plan.next(START), Next::Ask);
     let window = Life { begin: START + 70 * DAY, end: START + 72 * DAY };
     plan.suggest(window, 6 * HOUR, START);
@@ -66,7 +66,7 @@ fn the_authority_chooses_the_time() {
 #[test]
 fn suggestions_stay_within_reason() {
     let mut plan = Plan::new(5);
-    plan.hold(Some(life(90 * DAY)), START);
+    plan.hold(Some(life(90 * DAY)));
     let usual = plan.due();
     plan.suggest(Life { begin: START + DAY, end: START + DAY }, Duration::ZERO, START);
     assert_eq!(plan.due(), usual, "an empty window");
@@ -111,6 +111,32 @@ fn a_success_ends_the_pause() {
     plan.succeed();
     assert_eq!(plan.next(START), Next::Order);
     assert_eq!(plan.failures(), (0, Time::ZERO));
+}
+
+#[test]
+fn an_authority_that_wants_each_renewal_at_once_gets_few_orders() {
+    let (mut plan, mut now, mut orders) = (Plan::new(9), START, Vec::new());
+    while now < START + 2 * DAY {
+        match plan.next(now) {
+            Next::Wait(until) => now = until,
+            Next::Ask => plan.suggest(Life { begin: now - DAY, end: now - HOUR }, HOUR, now),
+            Next::Order => {
+                orders.push(now - START);
+                plan.hold(Some(Life { begin: now, end: now + 90 * DAY }));
+                plan.succeed();
+            }
+        }
+    }
+    // One is revoked soon after it came, and is replaced at once. Then the pauses grow.
+    assert!(orders[1] == Duration::ZERO && (6..=12).contains(&orders.len()), "{orders:?}");
+}
+
+#[test]
+fn a_clock_that_was_wrong_stops_no_question() {
+    let mut plan = Plan::new(9);
+    plan.hold(Some(life(90 * DAY)));
+    plan.suggest(Life { begin: START + 60 * DAY, end: START + 61 * DAY }, 6 * HOUR, START + 30 * DAY);
+    assert_eq!(plan.next(START), Next::Ask);
 }
 
 #[test]
@@ -170,7 +196,7 @@ fn certificates_of_ten_minutes_for_two_hours_with_an_outage_of_one() {
                             replaced_after_the_outage = Some(now - outage.end);
                         }
                         held = Some(life);
-                        plan.hold(held, now);
+                        plan.hold(held);
                         plan.succeed();
                     }
                     Err(kind) => _ = plan.fail(kind, now),
@@ -189,12 +215,12 @@ fn certificates_of_ten_minutes_for_two_hours_with_an_outage_of_one() {
 fn a_revoked_certificate_is_replaced_at_once_and_a_second_one_after_a_pause() {
     let mut plan = Plan::new(1);
     let held = life(DAY * 90);
-    plan.hold(Some(held), held.begin);
+    plan.hold(Some(held));
     assert_ne!(plan.next(held.begin + DAY), Next::Order);
     assert_eq!(plan.revoke(held.begin + DAY), Duration::ZERO);
     assert_eq!(plan.next(held.begin + DAY), Next::Order);
     plan.succeed();
-    plan.hold(Some(held), held.begin + DAY);
+    plan.hold(Some(held));
     let now = held.begin + DAY;
     let pause = plan.revoke(now);
     assert!(
@@ -204,7 +230,7 @@ fn a_revoked_certificate_is_replaced_at_once_and_a_second_one_after_a_pause() {
     assert_eq!(plan.next(now), Next::Wait(now + pause));
     assert_eq!(plan.next(now + pause), Next::Order);
     plan.succeed();
-    plan.hold(Some(held), now);
+    plan.hold(Some(held));
     plan.confirm();
     assert_eq!(plan.revoke(now), Duration::ZERO);
 }

@@ -1,0 +1,86 @@
+//! Against authorities that do harm, over TLS.
+
+use super::*;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+#[test]
+fn roots_are_certificates() {
+    for roots in [&b"nothing"[..], b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"] {
+        assert!(Transport::new(Some(roots)).is_err());
+    }
+}
+
+/// An authority on loopback that answers each request with these bytes, and perhaps goes on without end.
+struct Authority {
+    port: u16,
+    transport: Transport,
+}
+
+impl Authority {
+    fn new(answer: String, endless: bool) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let transport = Transport::new(Some(own.pem().as_bytes())).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let config = builder.with_no_client_auth().with_single_cert(vec![own.der().clone()], key);
+        let config = Arc::new(config.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            while let Ok((socket, _)) = listener.accept() {
+                let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket);
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(answer.as_bytes());
+                while endless && stream.write_all(&[b'x'; 4096]).is_ok() {}
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        });
+        Self { port, transport }
+    }
+
+    fn ask(&self) -> Result<BytesResponse, Error> {
+        let url = format!("https://localhost:{}/dir", self.port);
+        let request = Request::get(url).body(BodyWrapper::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.transport.request(request))
+    }
+}
+
+#[test]
+fn answers_that_do_harm_are_bounded_and_named() {
+    for (answer, endless, words) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", true, "limit"),
+        ("HTTP/1.1 200 OK\r\nEndless: ", true, "head"),
+        ("HTTP/1.1 302 Found\r\nLocation: https://localhost/\r\nContent-Length: 0\r\n\r\n", false, "it redirects to"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false, "cannot reach the authority at localhost"),
+        ("SSH-2.0-OpenSSH\r\n", false, "cannot reach the authority at localhost"),
+        ("", false, "cannot reach the authority at localhost"),
+    ] {
+        let error = Authority::new(answer.to_owned(), endless).ask().map(drop).unwrap_err().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_wait_without_end_is_a_day() {
+    for (said, taken) in [(u64::MAX.to_string(), "86400"), ("86401".to_owned(), "86400"), ("60".to_owned(), "60")] {
+        let answer = format!("HTTP/1.1 429 Wait\r\nRetry-After: {said}\r\nContent-Length: 2\r\n\r\n{{}}");
+        let answer = Authority::new(answer, false).ask().unwrap();
+        assert_eq!(answer.parts.headers[RETRY_AFTER], taken);
+    }
+}
+
+#[test]
+fn an_authority_is_verified_by_its_roots() {
+    let (one, two) = (Authority::new(String::new(), false), Authority::new(String::new(), false));
+    let swapped = Authority { port: one.port, transport: two.transport.clone() };
+    let error = swapped.ask().map(drop).unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+}
