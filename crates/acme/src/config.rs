@@ -31,6 +31,7 @@ pub struct AcmeConfig {
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) binding: Option<AccountBinding>,
     pub(crate) profile: Option<String>,
+    pub(crate) must_staple: bool,
     pub(crate) tls_alpn: bool,
     pub(crate) http: bool,
     pub(crate) stapling: bool,
@@ -67,6 +68,7 @@ impl AcmeConfig {
             roots: None,
             binding: None,
             profile: None,
+            must_staple: false,
             tls_alpn: true,
             http: false,
             stapling: true,
@@ -116,6 +118,16 @@ impl AcmeConfig {
     #[must_use]
     pub fn with_profile(mut self, profile: impl Into<String>) -> Self {
         self.profile = Some(profile.into());
+        self
+    }
+
+    /// Orders a certificate that clients reject without an OCSP response ("must-staple", RFC 7633); false at first.
+    ///
+    /// It serves only with a response. The authority must have a responder, and the engine must staple. Let's Encrypt has none
+    /// since 2025, and refuses such orders.
+    #[must_use]
+    pub const fn with_must_staple(mut self, must_staple: bool) -> Self {
+        self.must_staple = must_staple;
         self
     }
 

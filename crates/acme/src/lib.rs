@@ -22,7 +22,7 @@
 //! If the certificate names a responder, `staple` keeps its response beside the certificate, in the same file: a rename
 //! replaces both, and all processes of the folder read them. [`Responses`](responses::Responses) decides when to fetch, without
 //! a clock or a network, and `ocsp` asks and verifies. A revoked certificate is replaced. A certificate that must be stapled
-//! (RFC 7633) waits for its first response, unless the one before it cannot serve meanwhile.
+//! (RFC 7633) is not used before its first response has come.
 //!
 //! Let's Encrypt ended its OCSP responders in August 2025, and its certificates name none: then nothing is fetched.
 #![forbid(unsafe_code)]

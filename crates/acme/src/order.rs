@@ -13,10 +13,15 @@ use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error,
     ExternalAccountKey, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
+use tautline_tls::pem;
 
 /// The account at the authority.
 pub(crate) const ACCOUNT: &str = "account.json";
@@ -27,6 +32,12 @@ pub(crate) const ORDER: &str = "order.json";
 
 /// The time in which other processes notice new answers. Only then is the authority asked to validate: it may reach any of them.
 pub(crate) const SETTLE: Duration = Duration::from_millis(1000);
+
+/// Longest time of one order. The next attempt goes on with it.
+const LONGEST: Duration = Duration::from_secs(20 * 60);
+
+/// Largest chain: real ones have some kilobytes, and each handshake sends it.
+const LARGEST_CHAIN: usize = 64 << 10;
 
 /// How often the state of an order is asked for, and how long.
 const POLLING: RetryPolicy =
@@ -76,15 +87,12 @@ pub(crate) struct Ordering<'a> {
 impl Ordering<'_> {
     /// Completes an order and stores its certificate.
     pub(crate) async fn run(&self) -> Result<(), Failure> {
-        let result = match self.complete().await {
-            Err(failure) if failure.lost_account => {
-                log::warn!("acme: {failure}: a new account is made");
-                self.folder.remove(ACCOUNT).map_err(|error| Failure::folder("remove the account", &error))?;
-                self.forget_order()?;
-                self.complete().await
-            }
-            result => result,
-        };
+        let completed = tokio::time::timeout(LONGEST, caught(self.complete_with_account())).await;
+        let result = completed.unwrap_or_else(|_| {
+            let minutes = LONGEST.as_secs() / 60;
+            let what = format!("the authority has not completed the order within {minutes} minutes");
+            Err(Failure::new(FailureKind::Authority, what))
+        });
         // An order that failed at the authority is over. One that met a fault of the network or a full disk goes on later, since
         // authorities count orders.
         let goes_on = |failure: &Failure| {
@@ -98,6 +106,10 @@ impl Ordering<'_> {
 
     /// Asks when the authority wants the certificate to be renewed (RFC 9773); `None` if it has no opinion.
     pub(crate) async fn suggestion(&self, leaf: &Leaf) -> Result<Option<(Time, Time, Duration)>, Failure> {
+        caught(self.ask_for_suggestion(leaf)).await
+    }
+
+    async fn ask_for_suggestion(&self, leaf: &Leaf) -> Result<Option<(Time, Time, Duration)>, Failure> {
         let der = CertificateDer::from(leaf.der.as_slice());
         // It has no identifier of its issuer's key, so that no authority can know it.
         let Ok(id) = CertificateIdentifier::try_from(&der) else { return Ok(None) };
@@ -111,6 +123,19 @@ impl Ordering<'_> {
             }
             Err(Error::Unsupported(_)) => Ok(None),
             Err(error) => Err(Failure::of("time of renewal", &error)),
+        }
+    }
+
+    /// Completes an order, with a new account if the authority does not know that of the folder.
+    async fn complete_with_account(&self) -> Result<(), Failure> {
+        match self.complete().await {
+            Err(failure) if failure.lost_account => {
+                log::warn!("acme: {failure}: a new account is made");
+                self.folder.remove(ACCOUNT).map_err(|error| Failure::folder("remove the account", &error))?;
+                self.forget_order()?;
+                self.complete().await
+            }
+            result => result,
         }
     }
 
@@ -240,11 +265,19 @@ impl Ordering<'_> {
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
-            let name = authorization.identifier().to_string();
+            let name = authorization.identifier().to_string().to_ascii_lowercase();
+            if !self.config.names.contains(&name) {
+                let what = format!("validation of {}: the order does not have this name", printable(&name));
+                return Err(Failure::new(FailureKind::Authority, what));
+            }
             let Some(challenge) = authorization.challenge(kind(method)) else {
                 let what = format!("validation of {name}: the authority does not offer {}", label(method));
                 return Err(Failure::new(FailureKind::Rejected, what));
             };
+            if !is_token(&challenge.token) {
+                let what = format!("validation of {name}: the token is not base64url (RFC 8555, section 8)");
+                return Err(Failure::new(FailureKind::Authority, what));
+            }
             let key_authorization = challenge.key_authorization().as_str().to_owned();
             answers.push(Answer { method, name, token: challenge.token.clone(), key_authorization });
         }
@@ -306,6 +339,9 @@ impl Ordering<'_> {
     fn request(&self, key: &KeyPair) -> Result<Vec<u8>, Failure> {
         let made = CertificateParams::new(self.config.names.clone()).and_then(|mut params| {
             params.distinguished_name = DistinguishedName::new();
+            if self.config.must_staple {
+                params.custom_extensions = vec![must_staple()];
+            }
             params.serialize_request(key)
         });
         let made =
@@ -317,7 +353,15 @@ impl Ordering<'_> {
     async fn install(&self, chain: &str, key: &KeyPair) -> Result<(), Failure> {
         let unusable = |why: &str| Failure::new(FailureKind::Certificate, format!("the certificate {why}"));
         let directory = &self.config.directory;
-        let file = zeroize::Zeroizing::new(leaf::file(directory, chain, &key.serialize_pem()));
+        if chain.len() > LARGEST_CHAIN {
+            return Err(unusable(&format!("has a chain of {} bytes, more than {LARGEST_CHAIN}", chain.len())));
+        }
+        // The certificates alone: another key, or a response, would be taken for ours.
+        let sections = pem::certificates(chain.as_bytes(), "the answer");
+        let sections = sections.map_err(|error| unusable(&format!("cannot be read: {error}")))?;
+        let chain: Vec<u8> = sections.iter().flat_map(|section| section.to_pem().to_vec()).collect();
+        let file = leaf::file(directory, &String::from_utf8_lossy(&chain), &key.serialize_pem());
+        let file = zeroize::Zeroizing::new(file);
         let leaf = Leaf::read(file.as_bytes()).map_err(|error| unusable(&format!("cannot be read: {error}")))?;
         if !leaf.belongs_to(key) {
             return Err(unusable("is for another key"));
@@ -328,6 +372,9 @@ impl Ordering<'_> {
         if leaf.life.end <= now() {
             return Err(unusable("has expired: is the clock of this machine right?"));
         }
+        if self.config.must_staple && !leaf.must_be_stapled {
+            log::warn!("acme: the authority has left out must-staple (RFC 7633), which the order asked for");
+        }
         let response = self.response(&leaf).await?;
         let stored = self.folder.replace(CERTIFICATE, &leaf::with_response(file.as_bytes(), response.as_deref()));
         stored.map_err(|error| Failure::folder("store the certificate", &error))
@@ -335,11 +382,15 @@ impl Ordering<'_> {
 
     /// The OCSP response for a new certificate; `None` if it goes without one.
     ///
-    /// A certificate that must be stapled waits for its response, unless the one before it cannot serve meanwhile.
+    /// A certificate that must be stapled waits for its response: clients would reject it.
     async fn response(&self, leaf: &Leaf) -> Result<Option<Vec<u8>>, Failure> {
-        if !self.config.stapling && leaf.must_be_stapled {
-            let what = "the certificate must be stapled (OCSP), which this TLS engine cannot do: take --tls fused, or a profile \
-                        of the authority without that demand";
+        let never = match (self.config.stapling, leaf.responder.is_some()) {
+            (false, _) => Some("which this TLS engine cannot do: take --tls fused, or order one without that demand"),
+            (_, false) => Some("but names no responder: order one without that demand"),
+            _ => None,
+        };
+        if let Some(why) = never.filter(|_| leaf.must_be_stapled) {
+            let what = format!("the certificate must be stapled (OCSP), {why}");
             return Err(Failure::new(FailureKind::Certificate, what));
         }
         if !self.config.stapling || leaf.responder.is_none() {
@@ -359,10 +410,7 @@ impl Ordering<'_> {
             }
             Err(why) => printable(&why),
         };
-        let config = self.config;
-        let serves =
-            self.replaced.is_some_and(|old| old.serves(&config.names, &config.directory) && old.life.end > now());
-        if leaf.must_be_stapled && serves {
+        if leaf.must_be_stapled {
             let what = format!("the new certificate must be stapled (OCSP), and has no response yet: {why}");
             return Err(Failure::new(FailureKind::Authority, what));
         }
@@ -385,6 +433,31 @@ impl Ordering<'_> {
 /// Whether the authority has perhaps not received a request. The crate's own checks of an answer have the same type.
 fn is_network(error: &Error) -> bool {
     matches!(error, Error::Other(other) if !other.to_string().starts_with("replaces"))
+}
+
+/// Whether a token has the characters of one (RFC 8555, section 8), and a length that makes sense.
+fn is_token(token: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=512).contains(&token.len()) && token.bytes().all(is_known)
+}
+
+/// The result of work, which is a failure if the work panics: the protocol's crate does for some answers, such as a directory
+/// whose `newNonce` is no URL.
+async fn caught<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled,
+        Err(_) => Poll::Ready(Err(Failure::new(
+            FailureKind::Authority,
+            "an answer of the authority is not what RFC 8555 says: the log has the place",
+        ))),
+    })
+    .await
+}
+
+/// The demand that clients reject the certificate without an OCSP response: status_request as a TLS feature (RFC 7633).
+fn must_staple() -> CustomExtension {
+    CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], vec![0x30, 3, 2, 1, 5])
 }
 
 const fn kind(method: Method) -> ChallengeType {

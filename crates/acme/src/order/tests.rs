@@ -20,6 +20,10 @@ struct Scripted {
     knows_no_certificate: bool,
     /// It cannot be reached for orders.
     drops_orders: bool,
+    /// Its place for nonces, instead of a URL.
+    nonces: Option<&'static str>,
+    /// The name and the token of a validation that its orders need.
+    validation: Option<(&'static str, &'static str)>,
 }
 
 impl Scripted {
@@ -31,8 +35,9 @@ impl Scripted {
         match path {
             "/dir" => {
                 let ari = if self.lacks_ari { "" } else { r#", "renewalInfo": "https://a/ari""# };
-                let urls = r#""newNonce": "https://a/nonce", "newAccount": "https://a/account", "newOrder": "https://a/orders""#;
-                of(200, format!("{{{urls}{ari}}}"))
+                let urls = r#""newAccount": "https://a/account", "newOrder": "https://a/orders""#;
+                let nonces = self.nonces.unwrap_or("https://a/nonce");
+                of(200, format!(r#"{{"newNonce": "{nonces}", {urls}{ari}}}"#))
             }
             "/nonce" => of(200, String::new()),
             "/account" => of(201, "{}".to_owned()),
@@ -46,7 +51,18 @@ impl Scripted {
                 let mut order =
                     serde_json::json!({"status": "pending", "authorizations": [], "finalize": "https://a/f"});
                 order["replaces"] = payload["replaces"].clone();
+                if self.validation.is_some() {
+                    order["authorizations"] = serde_json::json!(["https://a/validation"]);
+                }
                 of(201, order.to_string())
+            }
+            "/validation" => {
+                let (name, token) = self.validation.unwrap_or_default();
+                let challenge = serde_json::json!({"type": "tls-alpn-01", "url": "https://a/c", "token": token, "status": "pending"});
+                let identifier = serde_json::json!({"type": "dns", "value": name});
+                let state =
+                    serde_json::json!({"identifier": identifier, "status": "pending", "challenges": [challenge]});
+                of(200, state.to_string())
             }
             ari if ari.starts_with("/ari/") => {
                 let window = r#"{"start": "2030-01-02T00:00:00Z", "end": "2030-01-03T00:00:00Z"}"#;
@@ -82,6 +98,12 @@ impl HttpClient for Scripted {
     }
 }
 
+fn issuer() -> Issuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Issuer::new(params, KeyPair::generate().unwrap())
+}
+
 /// A folder, with a certificate that an authority has issued.
 struct Held {
     path: PathBuf,
@@ -95,9 +117,7 @@ impl Held {
         let path = std::env::temp_dir().join(format!("tautline-acme-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let config = AcmeConfig::new(["one.example"], &path).unwrap().with_directory("https://a/dir").unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = Issuer::new(params, KeyPair::generate().unwrap());
+        let issuer = issuer();
         let mut params = CertificateParams::new(["one.example".to_owned()]).unwrap();
         params.use_authority_key_identifier_extension = true;
         let chain = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().pem();
@@ -171,4 +191,78 @@ fn an_order_that_may_have_arrived_is_not_made_twice() {
     assert_eq!(failure.kind, FailureKind::Network);
     assert!(failure.to_string().contains("a cable was cut"), "{failure}");
     assert_eq!(authority.payloads("/orders").len(), 1);
+}
+
+#[test]
+fn a_request_asks_for_must_staple_if_it_is_configured() {
+    let mut held = Held::new("staple");
+    for must_staple in [false, true] {
+        held.config = held.config.clone().with_must_staple(must_staple);
+        let key = KeyPair::generate().unwrap();
+        let request = held.with(&Scripted::default(), async |order| order.request(&key)).unwrap();
+        // The extension of RFC 7633 with its only known feature, status_request.
+        let feature = [6, 8, 0x2b, 6, 1, 5, 5, 7, 1, 24, 4, 5, 0x30, 3, 2, 1, 5];
+        assert_eq!(request.windows(feature.len()).any(|part| part == feature), must_staple);
+    }
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_not_stored() {
+    let held = Held::new("unusable");
+    let (issuer, key) = (issuer(), KeyPair::generate().unwrap());
+    let issue = |name: &str, key: &KeyPair, change: fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        change(&mut params);
+        params.signed_by(key, &issuer).unwrap().pem()
+    };
+    let good = issue("one.example", &key, |_| {});
+    let answers = [
+        (String::new(), "cannot be read"),
+        (format!("<html>{}</html>", "x".repeat(100)), "cannot be read"),
+        (good[..good.len() / 2].to_owned(), "cannot be read"),
+        (good.repeat(200), "more than 65536"),
+        (issue("two.example", &key, |_| {}), "is for other names: two.example"),
+        (issue("one.example", &KeyPair::generate().unwrap(), |_| {}), "is for another key"),
+        (issue("one.example", &key, |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)), "has expired"),
+        (issue("one.example", &key, |params| params.custom_extensions = vec![must_staple()]), "names no responder"),
+    ];
+    let authority = Scripted::default();
+    for (answer, words) in answers {
+        let failure = held.with(&authority, async |order| order.install(&answer, &key).await).unwrap_err();
+        assert!(failure.kind == FailureKind::Certificate && failure.to_string().contains(words), "{words}: {failure}");
+        assert_eq!(held.folder.read(CERTIFICATE).unwrap(), None, "{words}");
+    }
+    // What else is in an answer is left out.
+    let response = pem::encode_ocsp_response(b"forged");
+    let others = format!("{}{}", KeyPair::generate().unwrap().serialize_pem(), String::from_utf8_lossy(&response));
+    let answer = format!("{others}text\n{good}{others}");
+    held.with(&authority, async |order| order.install(&answer, &key).await).unwrap();
+    let stored = String::from_utf8(held.folder.read(CERTIFICATE).unwrap().unwrap()).unwrap();
+    let count = |what: &str| stored.matches(what).count();
+    assert_eq!((count("BEGIN CERTIFICATE"), count("PRIVATE KEY"), count("OCSP")), (1, 2, 0), "{stored}");
+    assert!(stored.contains(key.serialize_pem().trim()));
+}
+
+#[test]
+fn a_validation_that_was_not_ordered_is_refused() {
+    let held = Held::new("validation");
+    for (name, token, words) in [
+        ("two.example", "token", "the order does not have this name"),
+        ("one.example", "../../etc", "the token is not base64url"),
+        ("one.example", "", "the token is not base64url"),
+    ] {
+        let authority = Scripted { validation: Some((name, token)), ..Scripted::default() };
+        let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
+        assert!(failure.kind == FailureKind::Authority && failure.to_string().contains(words), "{failure}");
+        held.folder.remove(ORDER).unwrap();
+    }
+    assert!(!is_token(&"x".repeat(513)) && is_token("evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA"));
+}
+
+#[test]
+fn an_answer_that_the_protocols_crate_panics_at_is_a_failure() {
+    let held = Held::new("panic");
+    let authority = Scripted { nonces: Some("https://["), ..Scripted::default() };
+    let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
+    assert!(failure.kind == FailureKind::Authority && failure.to_string().contains("RFC 8555"), "{failure}");
 }

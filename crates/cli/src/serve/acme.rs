@@ -41,6 +41,10 @@ pub(super) struct AcmeArguments {
     /// Profile of the certificate, such as shortlived at Let's Encrypt for six days.
     #[arg(long, value_name = "NAME", requires = "acme")]
     acme_profile: Option<String>,
+    /// Order a certificate that clients reject without an OCSP response (RFC 7633), which is fetched and stapled. Let's Encrypt
+    /// issues none.
+    #[arg(long, requires = "acme")]
+    acme_must_staple: bool,
     /// Also answer at port 80 (HTTP-01), or at this address, and redirect all other requests to https. Engines other than fused
     /// and rustls need it.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = ":80", value_parser = listen, requires = "acme")]
@@ -77,6 +81,9 @@ impl AcmeArguments {
         let config = self.config(engine)?;
         let opened = privilege.as_user(|| Acme::open(config))?;
         let acme = opened.map_err(|error| Failure::usage(format!("--acme: {error}")))?;
+        if let Ok(report) = Report::of(acme.folder()) {
+            refuse_unstapled(&report, engine, acme.folder())?;
+        }
         if acme.status().expiry.is_none() {
             let (names, folder) = (acme.names().join(", "), acme.folder().display());
             output::note(format_args!("no certificate for {names} in {folder} yet: one is ordered"));
@@ -104,12 +111,7 @@ impl AcmeArguments {
         }
         let report = Report::of(&folder)
             .map_err(|error| Failure::usage(format!("--acme-folder: cannot read {shown}: {error}")))?;
-        if report.must_be_stapled && !engine.capabilities().stapling {
-            return Err(Failure::usage(format!(
-                "--acme-folder: clients reject the certificate in {shown} unless its OCSP response is stapled, which the TLS \
-                 engine {engine} cannot do: take --tls fused"
-            )));
-        }
+        refuse_unstapled(&report, engine, &folder)?;
         match report.unusable {
             Some(why) => Err(Failure::usage(format!(
                 "--acme-folder: certificate.pem in {shown} cannot be used: {why}; remove it, and a new one is ordered"
@@ -130,7 +132,9 @@ impl AcmeArguments {
                  (HTTP-01), or take --tls fused"
             )));
         }
+        self.check_must_staple(engine)?;
         let mut config = AcmeConfig::new(&self.acme, folder).map_err(usage)?.with_challenges(can_tls, http);
+        config = config.with_must_staple(self.acme_must_staple);
         config = config.with_stapling(can.stapling);
         config =
             config.with_directory(&self.acme_directory).map_err(|why| usage(format!("--acme-directory: {why}")))?;
@@ -145,6 +149,27 @@ impl AcmeArguments {
             config = config.with_profile(profile);
         }
         Ok(config)
+    }
+}
+
+impl AcmeArguments {
+    /// Refuses must-staple where no certificate would ever serve.
+    fn check_must_staple(&self, engine: TlsEngine) -> Result<(), Failure> {
+        if !self.acme_must_staple {
+            return Ok(());
+        }
+        if !engine.capabilities().stapling {
+            return Err(Failure::usage(format!(
+                "--acme-must-staple: the TLS engine {engine} cannot staple OCSP responses: take --tls fused"
+            )));
+        }
+        if self.acme_directory == LETS_ENCRYPT {
+            return Err(Failure::usage(
+                "--acme-must-staple: Let's Encrypt has no OCSP responder since 2025, and refuses such orders: leave this \
+                 option out, or name another authority by --acme-directory",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -192,6 +217,18 @@ impl Service {
     pub(super) fn renew(&self, files: &ServerFiles, reloader: Reloader) -> Result<Renewing, Failure> {
         Ok(Renewing { _renewal: files.renew(&self.acme, reloader)? })
     }
+}
+
+/// Refuses a folder whose certificate must be stapled, if the engine cannot.
+fn refuse_unstapled(report: &Report, engine: TlsEngine, folder: &Path) -> Result<(), Failure> {
+    if !report.must_be_stapled || engine.capabilities().stapling {
+        return Ok(());
+    }
+    let shown = folder.display();
+    Err(Failure::usage(format!(
+        "--acme-folder: clients reject the certificate in {shown} unless its OCSP response is stapled, which the TLS engine \
+         {engine} cannot do: take --tls fused"
+    )))
 }
 
 /// The account at the authority in a file.
