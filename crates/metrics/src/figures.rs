@@ -65,6 +65,8 @@ pub struct AcmeFigures {
     pub expiry: Option<u64>,
     /// When it was stored, in seconds since 1970; `None` before the first one.
     pub last_success: Option<u64>,
+    /// When it is to be renewed, in seconds since 1970; `None` before the first one.
+    pub due: Option<u64>,
     /// Certificates that this process has ordered.
     pub orders: u64,
     /// Failures of this process, by their kind.

@@ -214,6 +214,8 @@ fn acme(acme: &AcmeFigures, families: &mut Families<'_>) -> Result<(), Error> {
     families.gauge("acme_expiry_timestamp_seconds", help, acme.expiry.unwrap_or_default())?;
     let help = "When that certificate was stored, since 1970; 0 before the first one";
     families.gauge("acme_last_success_timestamp_seconds", help, acme.last_success.unwrap_or_default())?;
+    let help = "When that certificate is to be renewed, since 1970; 0 before the first one";
+    families.gauge("acme_renewal_timestamp_seconds", help, acme.due.unwrap_or_default())?;
     families.counter("acme_orders", "Certificates that this process has ordered", acme.orders)?;
     let help = "Orders that failed, by the kind of the failure";
     families.counters("acme_failures", help, "kind", acme.failures.iter().copied())?;

@@ -24,6 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! With the feature `acme`, the server orders and renews its certificate itself (`Tls::with_acme`).
+//!
 //! # A client
 //! ```no_run
 //! let mut socket = tautline::connect("wss://localhost:8443/")?;

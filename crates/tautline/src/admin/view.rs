@@ -56,6 +56,7 @@ pub(super) fn acme(status: &crate::acme::Status) -> tautline_metrics::AcmeFigure
     tautline_metrics::AcmeFigures {
         expiry: status.expiry.map(|at| at.as_secs()),
         last_success: status.last_success.map(|at| at.as_secs()),
+        due: status.due.map(|at| at.as_secs()),
         orders: status.orders,
         failures: names.into_iter().zip(status.failures).collect(),
         orders_itself: status.orders_itself,
