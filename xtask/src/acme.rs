@@ -1,25 +1,70 @@
-//! Certificates by themselves against pebble, an authority for tests that Debian and Ubuntu package.
+//! Certificates by themselves against pebble, an authority for tests.
+//!
+//! Go builds a version that has ARI (RFC 9773). Without Go it is the older one that Debian and Ubuntu package, and the tests of
+//! ARI are skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
-use crate::process::{run, succeeds};
+use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
+use crate::{install, paths};
 
-/// Nothing else compiles `taut serve --acme`, or the feature of the library.
-const BUILD: [&str; 6] = ["--package", "tautline", "--package", "tautline-cli", "--features", "tautline-cli/acme"];
+const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd";
+const VERSION: &str = "v2.10.3";
+const TOOLS: [&str; 2] = ["pebble", "pebble-challtestsrv"];
+
+/// Nothing else compiles `taut serve --acme`, or the feature of the library. Some TLS libraries answer HTTP-01 only.
+const BUILD: [&str; 6] =
+    ["--package", "tautline", "--package", "tautline-cli", "--features", "tautline-cli/acme,tautline-cli/engines"];
 
 /// The feature without warnings, and its tests against an authority with its faults on.
 pub(crate) fn test(context: &Context) -> Outcome {
-    for tool in ["pebble", "pebble-challtestsrv"] {
-        if !succeeds("sh", &["-c", &format!("command -v {tool}")]) {
-            return Err(Failure::Skipped(format!("{tool} is not installed (cargo xtask setup)")));
-        }
-    }
+    let pebble = pebble(context)?;
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"]);
     run(clippy.args(BUILD).args(["--", "-D", "warnings"]), context.deadline)?;
     let mut doc = cargo(&["doc", "--locked", "--no-deps"]);
     run(doc.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
     run(cargo(&["test", "--locked", "--lib", "--bins"]).args(BUILD).arg("acme"), context.deadline)?;
     let mut test = cargo(&["test", "--locked", "--test", "acme"]);
+    if let Some(folder) = pebble {
+        test.env("TAUTLINE_PEBBLE", folder);
+    }
     run(test.args(BUILD).args(["--", "--include-ignored", "--nocapture"]), context.deadline)
+}
+
+/// The folder of the pebble that Go builds; `None` if that of the system is to be used.
+fn pebble(context: &Context) -> Result<Option<PathBuf>, Failure> {
+    let why = match built(context) {
+        Ok(folder) => return Ok(Some(folder)),
+        Err(Failure::Failed(why) | Failure::Skipped(why)) => why,
+    };
+    let is_there = |tool: &str| succeeds("sh", &["-c", &format!("command -v {tool}")]);
+    if let Some(tool) = TOOLS.iter().find(|tool| !is_there(tool)) {
+        return Err(Failure::Skipped(format!("{why}; {tool} is not installed either (cargo xtask setup)")));
+    }
+    context.skip("acme: ARI", &format!("{why}; packaged versions of pebble have no ARI"));
+    Ok(None)
+}
+
+/// The folder of pebble, built first unless it is there.
+fn built(context: &Context) -> Result<PathBuf, Failure> {
+    let Some(go) = process::output(Command::new("go").arg("version")) else {
+        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
+    };
+    let folder = paths::own("pebble");
+    let works = |folder: &Path| TOOLS.iter().all(|tool| folder.join(tool).exists());
+    install::once(&folder, &format!("{go}{PEBBLE}@{VERSION}"), works, |folder| {
+        let mut install = Command::new("go");
+        install.args(["install", "-modcacherw", "-trimpath"]).current_dir(folder);
+        install.args(TOOLS.map(|tool| format!("{PEBBLE}/{tool}@{VERSION}")));
+        install.env("GOBIN", folder).env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
+        install.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+        run_logged(&mut install, &paths::log("pebble-install"), context.deadline)?;
+        ["path", "cache"].iter().try_for_each(|used| std::fs::remove_dir_all(folder.join(used)))?;
+        Ok(())
+    })?;
+    Ok(folder)
 }

@@ -18,6 +18,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("alerts", "needs promtool, which not every distribution has as a package"),
     ("browser", "needs Chromium, which not every distribution has as a package"),
     ("package", "needs a machine that permits to mount an overlay above the root folder"),
+    ("acme: ARI", "needs Go 1.25 or newer, which Debian 12 does not have"),
     ("java", "needs Maven and a JDK that Debian 12 does not have"),
     ("sanitize: Rust", "needs a nightly toolchain"),
 ];

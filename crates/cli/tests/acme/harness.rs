@@ -13,6 +13,9 @@ use tautline::{ClientConfig, Config, Roots, Socket, Target};
 /// The time that a slow, loaded machine has for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The file of an authority's log.
+const LOG: &str = "pebble.log";
+
 /// The folder of a test, removed on drop, with the ports that it uses.
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
@@ -55,8 +58,10 @@ impl Place {
         let ports = Ports { directory: port(0), management: port(1), tls: port(2), http: port(3), dns: port(4) };
         let control = port(5);
         drop(bound);
-        let mut names = Command::new("pebble-challtestsrv");
-        names.args(["-dns01", &format!("127.0.0.1:{}", ports.dns), "-management", &format!("127.0.0.1:{control}")]);
+        let mut names = tool("pebble-challtestsrv");
+        // A word of version 2.10; before that it was -dns01.
+        let listen = if std::env::var_os("TAUTLINE_PEBBLE").is_some() { "-dnsserver" } else { "-dns01" };
+        names.args([listen, &format!("127.0.0.1:{}", ports.dns), "-management", &format!("127.0.0.1:{control}")]);
         names.args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""]);
         let names = Running(names.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let place = Self { path, ports, _names: names };
@@ -85,14 +90,16 @@ impl Place {
             "privateKey": "authority/key.pem",
             "httpPort": http,
             "tlsPort": if faults.is_lost { 1 } else { tls },
+            // The first is of versions before 2.10, which do not know the second.
             "certificateValidityPeriod": faults.life.as_secs(),
+            "profiles": {"default": {"description": "for tests", "validityPeriod": faults.life.as_secs()}},
             "externalAccountBindingRequired": faults.binding,
             "externalAccountMACKeys": {"kid-1": "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"},
         }});
         fs::write(self.path.join("pebble.json"), config.to_string()).unwrap();
         // Its log of all times goes into one file.
-        let log = File::options().create(true).append(true).open(self.path.join("pebble.log")).unwrap();
-        let mut pebble = Command::new("pebble");
+        let log = File::options().create(true).append(true).open(self.path.join(LOG)).unwrap();
+        let mut pebble = tool("pebble");
         pebble.args(["-config", "pebble.json", "-dnsserver", &format!("127.0.0.1:{dns}")]).current_dir(&self.path);
         pebble.env("PEBBLE_WFE_NONCEREJECT", faults.nonces.to_string());
         match faults.slow {
@@ -106,27 +113,44 @@ impl Place {
 
     /// A file of the authority's management interface, in PEM.
     fn managed(&self, path: &str) -> String {
+        let said = self.manage(&format!("GET {path} HTTP/1.0\r\n\r\n"));
+        said[said.find("-----BEGIN").unwrap_or_else(|| panic!("{path}: {said}"))..].to_owned()
+    }
+
+    /// Has the authority suggest that the certificate in use be renewed within this time (ARI).
+    pub(crate) fn suggest(&self, begin: &str, end: &str) {
+        let file = fs::read_to_string(self.path.join("folder/certificate.pem")).unwrap();
+        let begins = file.find("-----BEGIN CERTIFICATE").unwrap();
+        let window = serde_json::json!({"suggestedWindow": {"start": begin, "end": end}}).to_string();
+        let body = serde_json::json!({"Certificate": &file[begins..], "ARIResponse": window}).to_string();
+        let said = self.manage(&format!(
+            "POST /set-renewal-info/ HTTP/1.0\r\nUser-Agent: tests\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        assert!(said.starts_with("HTTP/1.0 200"), "{said}");
+    }
+
+    /// The answer to a request to the authority's management interface.
+    fn manage(&self, request: &str) -> String {
         let address = format!("127.0.0.1:{}", self.ports.management);
         let mut openssl = Command::new("openssl");
         openssl.args(["s_client", "-quiet", "-connect", &address]).stdin(Stdio::piped());
         let mut asked = openssl.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         // It reads to the end of the answer, as long as this is open.
         let mut stdin = asked.stdin.take().unwrap();
-        write!(stdin, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        stdin.write_all(request.as_bytes()).unwrap();
         let said = asked.wait_with_output().unwrap();
         drop(stdin);
-        let said = String::from_utf8(said.stdout).unwrap();
-        said[said.find("-----BEGIN").unwrap_or_else(|| panic!("{path}: {said}"))..].to_owned()
+        String::from_utf8(said.stdout).unwrap()
     }
 
-    /// Starts the responder of the authority at this port, which knows the server's certificate as good.
+    /// Starts the responder of the authority at this port, which knows the latest certificate as good.
     pub(crate) fn responder(&self, port: u16) -> Running {
         fs::write(self.path.join("issuer.pem"), self.managed("/intermediates/0")).unwrap();
         fs::write(self.path.join("issuer.key"), self.managed("/intermediate-keys/0")).unwrap();
-        let mut openssl = Command::new("openssl");
-        openssl.args(["x509", "-noout", "-serial", "-in", "folder/certificate.pem"]).current_dir(&self.path);
-        let serial = String::from_utf8(openssl.output().unwrap().stdout).unwrap();
-        let serial = serial.trim().trim_start_matches("serial=");
+        let log = self.authority_log();
+        let issued = log.lines().rev().find_map(|line| line.split_once("Issued certificate serial "));
+        let serial = issued.unwrap().1.split(' ').next().unwrap().to_uppercase();
         fs::write(self.path.join("index"), format!("V\t991231235959Z\t\t{serial}\tunknown\t/CN=one\n")).unwrap();
         let mut openssl = Command::new("openssl");
         openssl.args(["ocsp", "-port", &port.to_string(), "-index", "index", "-CA", "issuer.pem", "-nmin", "60"]);
@@ -134,9 +158,14 @@ impl Place {
         Running(openssl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
+    /// The log of all authorities of this place.
+    pub(crate) fn authority_log(&self) -> String {
+        fs::read_to_string(self.path.join(LOG)).unwrap()
+    }
+
     /// Orders that the authority has received.
     pub(crate) fn orders(&self) -> usize {
-        let log = fs::read_to_string(self.path.join("pebble.log")).unwrap();
+        let log = self.authority_log();
         log.lines().filter(|line| line.contains("There are now") && line.contains("orders in the db")).count()
     }
 
@@ -244,6 +273,24 @@ impl Server {
         fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Upgrades it. What serves then ends with the result.
+    pub(crate) fn upgrade(&self, place: &Place) -> Successor {
+        let upgraded = place.taut(&["upgrade", &self.running.0.id().to_string()]).output().unwrap();
+        assert!(upgraded.status.success(), "{upgraded:?}");
+        let said = self.log();
+        let (_, successor) = said.rsplit_once("to process ").unwrap();
+        Successor(successor.split(' ').next().unwrap().to_owned())
+    }
+
+    /// Whether a new connection gets an OCSP response that says that the certificate is good.
+    pub(crate) fn staples(&self) -> bool {
+        let address = format!("127.0.0.1:{}", self.port);
+        let mut openssl = Command::new("openssl");
+        openssl.args(["s_client", "-connect", &address, "-servername", "one.example", "-status"]);
+        let said = openssl.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).contains("Cert Status: good")
+    }
+
     /// Opens a WebSocket, whatever the certificate is.
     pub(crate) fn connect(&self) -> Socket {
         let mut target = Target::new("wss://one.example/").unwrap();
@@ -259,6 +306,15 @@ impl Server {
     }
 }
 
+/// The process to which a server was upgraded, which ends with its test.
+pub(crate) struct Successor(String);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-KILL", &self.0]).status();
+    }
+}
+
 /// Sends a text on each socket, and receives it.
 pub(crate) fn echo(sockets: &mut [Socket], text: &str) {
     for socket in &mut *sockets {
@@ -267,6 +323,13 @@ pub(crate) fn echo(sockets: &mut [Socket], text: &str) {
     for socket in sockets {
         assert_eq!(socket.receive().unwrap().data(), text.as_bytes());
     }
+}
+
+/// A program of pebble: that in the folder which `TAUTLINE_PEBBLE` names, or else the system's.
+fn tool(name: &str) -> Command {
+    Command::new(
+        std::env::var_os("TAUTLINE_PEBBLE").map_or_else(|| name.into(), |folder| Path::new(&folder).join(name)),
+    )
 }
 
 /// Waits until this is so.

@@ -8,7 +8,7 @@ use harness::{Faults, Place, echo, mode, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine;
 
@@ -38,7 +38,8 @@ fn the_first_certificate_comes_in_seconds_and_renewals_cut_nothing() {
     until("three renewals", || server.metric("tautline_acme_orders_total", "") >= before + 3.0);
     echo(&mut sockets, "after");
     assert_ne!(server.certificate(), first);
-    assert_eq!(server.metric("tautline_connections{", "state=\"open\""), 1000.0);
+    // That of the look at the certificate ends a moment later.
+    until("they alone are left", || server.metric("tautline_connections{", "state=\"open\"") == 1000.0);
     assert_eq!(server.metric("tautline_reloads_total{", "failed"), 0.0);
     println!("{} orders in {:?}", place.orders(), start.elapsed());
 }
@@ -72,18 +73,12 @@ fn an_upgrade_goes_on_with_an_order() {
     echo(&mut sockets, "before");
     let order = place.path.join("folder/order.json");
     until("an order is in progress", || fs::read_to_string(&order).is_ok_and(|order| order.contains("token")));
-    let pid = server.running.0.id().to_string();
-    let upgraded = place.taut(&["upgrade", &pid]).output().unwrap();
-    assert!(upgraded.status.success(), "{upgraded:?}");
+    let _successor = server.upgrade(&place);
     echo(&mut sockets, "after");
     until("a certificate", || server.is_ready());
     echo(&mut sockets, "with a certificate");
     assert_eq!(place.orders(), 1, "{}", server.log());
     assert!(!order.exists());
-    let said = server.log();
-    let successor = said.split_once("to process ").unwrap().1.split(' ').next().unwrap().to_owned();
-    let killed = Command::new("kill").args(["-KILL", &successor]).status().unwrap();
-    assert!(killed.success());
 }
 
 #[test]
@@ -168,30 +163,219 @@ fn http_challenges_are_answered_and_other_requests_redirected() {
     assert!(ask("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: elsewhere.example").starts_with("http/1.1 404"));
 }
 
+/// A port of loopback, free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn a_response_is_fetched_and_stapled() {
+fn a_response_is_fetched_and_stapled_and_shared_by_processes() {
     let place = Place::new();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let _authority = place.authority(&Faults { responder: Some(port), ..Faults::default() });
-    let server = place.serve("server", &[]);
-    until("a certificate", || server.is_ready());
-    until("a failure without a responder", || server.metric("tautline_acme_ocsp_responses_total", "failed") > 0.0);
-    let stapled = || {
-        let address = format!("127.0.0.1:{}", server.port);
-        let mut openssl = Command::new("openssl");
-        openssl.args(["s_client", "-connect", &address, "-servername", "one.example", "-status"]);
-        let said = openssl.stdin(Stdio::null()).output().unwrap();
-        String::from_utf8_lossy(&said.stdout).contains("Cert Status: good")
+    let servers = [place.serve("one", &[]), place.serve_at(0, "two", &[])];
+    let sum = |result: &str| -> f64 {
+        servers.iter().map(|server| server.metric("tautline_acme_ocsp_responses_total", result)).sum()
     };
-    assert!(!stapled());
+    until("both have a certificate", || servers.iter().all(harness::Server::is_ready));
+    until("a failure without a responder", || sum("failed") > 0.0);
+    assert!(!servers.iter().any(harness::Server::staples));
     let _responder = place.responder(port);
-    until("a response", || server.metric("tautline_acme_ocsp_expiry_timestamp_seconds", "") > 0.0);
-    until("it is stapled", stapled);
+    for server in &servers {
+        until("a response", || server.metric("tautline_acme_ocsp_expiry_timestamp_seconds", "") > 0.0);
+        until("it is stapled", || server.staples());
+    }
     let doctor = place.taut(&["doctor", "--acme-folder", "folder"]).output().unwrap();
     let doctor = String::from_utf8(doctor.stdout).unwrap();
     assert!(doctor.contains("OCSP response") && doctor.contains("stapled, "), "{doctor}");
-    assert_eq!(place.orders(), 1);
+    assert_eq!((place.orders(), sum("done")), (1, 1.0), "one of them ordered, and one fetched");
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn an_upgrade_takes_the_stapled_response_along() {
+    let place = Place::new();
+    let port = free_port();
+    let _authority = place.authority(&Faults { responder: Some(port), ..Faults::default() });
+    let server = place.serve("server", &[]);
+    until("a certificate", || server.is_ready());
+    let responder = place.responder(port);
+    until("it is stapled", || server.staples());
+    let certificate = server.certificate();
+    // A new process that asked would fail, and count that.
+    drop(responder);
+    let mut sockets = [server.connect()];
+    let _successor = server.upgrade(&place);
+    assert!(server.staples(), "{}", server.log());
+    assert_eq!(server.certificate(), certificate);
+    echo(&mut sockets, "after");
+    until("the new process answers", || server.metric("tautline_acme_orders_itself", "") > 0.0);
+    for (name, count) in [("ocsp_responses", 0.0), ("orders", 0.0), ("failures", 0.0)] {
+        assert_eq!(server.metric(&format!("tautline_acme_{name}_total"), ""), count, "{name}");
+    }
+    assert!(server.staples() && place.orders() == 1);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_certificate_that_must_be_stapled_serves_only_with_a_response() {
+    let place = Place::new();
+    let port = free_port();
+    let _authority = place.authority(&Faults { responder: Some(port), ..Faults::default() });
+    let server = place.serve("server", &["--acme-must-staple"]);
+    until("a failure without a responder", || server.metric("tautline_acme_failures_total{", "authority") > 0.0);
+    let (status, why) = server.ask("/readyz");
+    assert!(status == 503 && why.contains("must be stapled") && why.contains("no response yet"), "{status} {why}");
+    let placeholder = server.certificate();
+    let _responder = place.responder(port);
+    until("a certificate", || server.certificate() != placeholder);
+    assert!(server.staples(), "{}", server.log());
+    until("it is ready", || server.is_ready());
+    let text = Command::new("openssl")
+        .args(["x509", "-noout", "-text", "-in", "folder/certificate.pem"])
+        .current_dir(&place.path)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("TLS Feature") && text.contains("status_request"), "{text}");
+    assert_eq!(place.orders(), 1, "the order goes on, and is not repeated");
+    // An engine that cannot staple would serve a certificate that clients reject.
+    #[cfg(feature = "mbedtls")]
+    for command in ["check", "serve"] {
+        let refused = place.taut(&[command, "--tls", "mbedtls", "--acme-http", "127.0.0.1:0"]);
+        let said = refusal(refused, &place);
+        assert!(said.contains("must be stapled") || said.contains("OCSP response is stapled"), "{command}: {said}");
+        assert!(said.contains("--tls fused"), "{command}: {said}");
+    }
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_certificate_that_must_be_stapled_but_names_no_responder_is_refused() {
+    let place = Place::new();
+    let _authority = place.authority(&Faults::default());
+    let server = place.serve("server", &["--acme-must-staple"]);
+    until("a failure", || server.metric("tautline_acme_failures_total{", "certificate") > 0.0);
+    let (status, why) = server.ask("/readyz");
+    assert!(status == 503 && why.contains("names no responder"), "{status} {why}");
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn the_authority_suggests_when_to_renew() {
+    const DAY: f64 = 24.0 * 60.0 * 60.0;
+    let place = Place::new();
+    let _authority = place.authority(&Faults::default());
+    if !place.authority_log().contains("Loaded profile") {
+        eprintln!("SKIPPED: this pebble is older than 2.10 and has no ARI, so nothing was tested");
+        return;
+    }
+    let server = place.serve("server", &[]);
+    until("a certificate", || server.is_ready());
+    let expiry = server.metric("tautline_acme_expiry_timestamp_seconds", "");
+    let due = |server: &harness::Server| server.metric("tautline_acme_renewal_timestamp_seconds", "");
+    // Pebble's window is two thirds of 90 days, a day earlier or later.
+    until("the authority's suggestion", || server.log().contains("the authority suggests renewal between"));
+    assert!((29.0 * DAY..=31.0 * DAY).contains(&(expiry - due(&server))), "{} {expiry}", due(&server));
+    let first = server.certificate();
+    // As before a mass revocation: the window is over.
+    place.suggest("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+    drop(server);
+    let server = place.serve("server", &[]);
+    until("another certificate", || server.certificate() != first);
+    until("no further one is due", || due(&server) > expiry - 31.0 * DAY);
+    let log = place.authority_log();
+    assert!(log.contains("ARI: order ") && log.contains(" is a replacement of "), "{log}");
+    assert_eq!(place.orders(), 2);
+}
+
+/// Engines of this build that answer HTTP-01 only.
+#[cfg(feature = "libssl")]
+const HTTP_ENGINES: [(&str, bool); 4] = [
+    ("openssl", cfg!(feature = "openssl")),
+    ("aws-lc", cfg!(feature = "aws-lc")),
+    ("boringssl", cfg!(feature = "boringssl")),
+    ("mbedtls", cfg!(feature = "mbedtls")),
+];
+
+#[cfg(feature = "libssl")]
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn other_engines_order_over_http_staple_and_renew() {
+    for (engine, _) in HTTP_ENGINES.into_iter().filter(|(_, is_built)| *is_built) {
+        let place = Place::new();
+        let port = free_port();
+        let life = Duration::from_secs(15);
+        let authority = place.authority(&Faults { responder: Some(port), life, ..Faults::default() });
+        let http = format!("127.0.0.1:{}", place.ports.http);
+        let server = place.serve("server", &["--tls", engine, "--acme-http", &http]);
+        until("a certificate", || server.is_ready());
+        let mut sockets: Vec<_> = (0..20).map(|_| server.connect()).collect();
+        echo(&mut sockets, "before");
+        let first = server.certificate();
+        until("a renewal", || server.metric("tautline_acme_orders_total", "") >= 2.0);
+        until("it is in use", || server.certificate() != first);
+        echo(&mut sockets, "after");
+        assert_eq!(server.metric("tautline_acme_failures_total{", ""), 0.0, "{}", server.log());
+        // The responder knows one certificate, which must stay.
+        drop(authority);
+        let _authority = place.authority(&Faults { responder: Some(port), ..Faults::default() });
+        let day = 24.0 * 60.0 * 60.0;
+        let expiry = server.metric("tautline_acme_expiry_timestamp_seconds", "");
+        until("a long life", || server.metric("tautline_acme_expiry_timestamp_seconds", "") > expiry + day);
+        let _responder = place.responder(port);
+        if engine != "mbedtls" {
+            until("it is stapled", || server.staples());
+        }
+        println!("{engine}: {} orders", place.orders());
+    }
+}
+
+#[cfg(feature = "libssl")]
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn other_engines_refuse_tls_alpn_and_name_the_remedy() {
+    let place = Place::new();
+    for (engine, _) in HTTP_ENGINES.into_iter().filter(|(_, is_built)| *is_built) {
+        for command in ["check", "serve"] {
+            let said = refusal(place.taut(&[command, "--tls", engine]), &place);
+            let words = [&format!("the TLS engine {engine} cannot answer TLS-ALPN-01"), "--acme-http", "--tls fused"];
+            assert!(words.iter().all(|word| said.contains(*word)), "{command} {engine}: {said}");
+        }
+    }
+    assert!(!place.path.join("folder").exists());
+}
+
+#[test]
+fn must_staple_is_refused_where_it_cannot_work() {
+    let folder = std::env::temp_dir().join(format!("taut-must-staple-{}", std::process::id()));
+    let check = |more: &[&str]| {
+        let mut taut = Command::new(env!("CARGO_BIN_EXE_taut"));
+        taut.args(["check", "--acme", "one.example", "--acme-must-staple", "--acme-folder"]).arg(&folder).args(more);
+        let said = taut.output().unwrap();
+        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+    };
+    let (code, said) = check(&[]);
+    assert!(
+        code == Some(2) && said.contains("Let's Encrypt has no OCSP") && said.contains("--acme-directory"),
+        "{said}"
+    );
+    let other = ["--acme-directory", "https://localhost:1/dir"];
+    assert_eq!(check(&other).0, Some(0));
+    if cfg!(feature = "mbedtls") {
+        let (code, said) = check(&[&other[..], &["--tls", "mbedtls", "--acme-http"]].concat());
+        assert!(code == Some(2) && said.contains("cannot staple") && said.contains("--tls fused"), "{said}");
+    }
+    assert!(!folder.exists());
+}
+
+/// The reason for which `taut` refuses to start with the options of a place.
+#[cfg(feature = "libssl")]
+fn refusal(mut taut: Command, place: &Place) -> String {
+    let said = taut.args(place.options()).output().unwrap();
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    String::from_utf8(said.stderr).unwrap()
 }
 
 #[test]
