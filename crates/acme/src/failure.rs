@@ -33,7 +33,10 @@ impl Failure {
                 Self::new(FailureKind::Authority, format!("{step}: the authority has not decided within five minutes"))
             }
             Error::Json(error) => {
-                let what = format!("{step}: the authority's answer is not what RFC 8555 says ({error})");
+                let why = printable(&error.to_string());
+                let what = format!(
+                    "{step}: the authority's answer is not what RFC 8555 says ({why}): is the directory's URL right?"
+                );
                 Self::new(FailureKind::Authority, what)
             }
             Error::Crypto | Error::KeyRejected => {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Largest file that is read: a chain is some kilobytes.
 const LARGEST: u64 = 1 << 20;
 
+/// Bytes that an account and an order of many names take.
+const ROOM: usize = 64 << 10;
+
 /// The folder with the account, the certificate and the order in progress. Its files are for their owner alone.
 ///
 /// Each file is replaced at once: a reader finds the old content or the new, also after a loss of power.
@@ -55,6 +58,12 @@ impl Folder {
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Fails if the files of an order could not be written.
+    pub(crate) fn check_room(&self) -> io::Result<()> {
+        self.replace("probe", &[0; ROOM])?;
+        self.remove("probe")
     }
 
     /// The content of a file; `None` if there is none.

@@ -140,6 +140,8 @@ impl Ordering<'_> {
     }
 
     async fn complete(&self) -> Result<(), Failure> {
+        // Authorities count accounts and orders, also those that cannot be stored.
+        self.folder.check_room().map_err(|error| Failure::folder("begin an order", &error))?;
         let account = self.account().await?;
         let (mut order, mut stored) = match self.resume(&account).await? {
             Some(resumed) => resumed,

@@ -82,6 +82,8 @@ struct Keeping<'a, C> {
     /// Makes clients of the authority.
     client: Box<dyn Fn() -> Box<dyn HttpClient>>,
     lock: Option<Lock>,
+    /// The folder could not be locked, which is in the log.
+    cannot_lock: bool,
     /// When `changed` is to be called again, and the pause after that.
     retry: Option<(Time, Duration)>,
 }
@@ -96,7 +98,16 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
         }
         let transport = shared.transport.clone();
         let client = Box::new(move || Box::new(transport.clone()) as Box<dyn HttpClient>);
-        Self { shared, plan, staples: Staples::new(shared, !seed), changed, client, lock: None, retry: None }
+        Self {
+            shared,
+            plan,
+            staples: Staples::new(shared, !seed),
+            changed,
+            client,
+            lock: None,
+            cannot_lock: false,
+            retry: None,
+        }
     }
 
     async fn run(&mut self) {
@@ -183,14 +194,21 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
             return;
         }
         match self.shared.folder.lock() {
-            Ok(None) => {}
+            Ok(None) => self.cannot_lock = false,
             Ok(lock) => {
+                self.cannot_lock = false;
                 self.lock = lock;
                 self.shared.status().orders_itself = true;
                 // Its last words.
                 self.look();
             }
-            Err(error) => log::error!("acme: cannot lock the folder {}: {error}", self.shared.folder.path().display()),
+            // It is tried twice a second.
+            Err(_) if self.cannot_lock => {}
+            Err(error) => {
+                self.cannot_lock = true;
+                let folder = self.shared.folder.path().display();
+                log::error!("acme: cannot lock the folder {folder}, so nothing is ordered: {error}");
+            }
         }
     }
 

@@ -28,6 +28,9 @@ const SHORT_TIME: Duration = Duration::from_secs(10);
 /// Largest body of an authority's answer: chains and orders have some kilobytes.
 const LARGEST: usize = 1 << 20;
 
+/// The remedy if nobody has vouched for the authority's own server.
+const ROOTS: &str = " (an authority for tests, or of your own, needs its roots: --acme-ca)";
+
 /// The longest time after which an authority can want to be asked again, in seconds. The protocol's crate adds it to the time of
 /// day, and panics if the sum has no representation.
 const LONGEST_WAIT: u64 = 24 * 60 * 60;
@@ -102,7 +105,10 @@ impl HttpClient for Transport {
             let answered = answered.and_then(|(parts, body)| Ok((checked(parts)?, body)));
             let answered =
                 answered.map(|(parts, body)| BytesResponse::from(Response::from_parts(parts, Full::new(body))));
-            answered.map_err(|why| Error::Other(format!("cannot reach the authority at {host}: {why}").into()))
+            answered.map_err(|why| {
+                let remedy = if why.contains("UnknownIssuer") { ROOTS } else { "" };
+                Error::Other(format!("cannot reach the authority at {host}: {why}{remedy}").into())
+            })
         })
     }
 }

@@ -184,6 +184,16 @@ fn an_order_names_the_certificate_that_it_replaces() {
 }
 
 #[test]
+fn an_order_names_its_profile() {
+    let mut held = Held::new("profile");
+    held.config = held.config.clone().with_profile("shortlived");
+    let authority = Scripted::default();
+    held.with(&authority, async |order| order.begin(&order.account().await.unwrap()).await.map(drop)).unwrap();
+    let payloads = authority.payloads("/orders");
+    assert!(payloads[0].contains(r#""profile":"shortlived""#), "{payloads:?}");
+}
+
+#[test]
 fn an_order_that_may_have_arrived_is_not_made_twice() {
     let held = Held::new("network");
     let authority = Scripted { drops_orders: true, ..Scripted::default() };
@@ -232,7 +242,7 @@ fn certificates_that_cannot_be_used_are_not_stored() {
         assert!(failure.kind == FailureKind::Certificate && failure.to_string().contains(words), "{words}: {failure}");
         assert_eq!(held.folder.read(CERTIFICATE).unwrap(), None, "{words}");
     }
-    // What else is in an answer is left out.
+    // Other parts of an answer are left out.
     let response = pem::encode_ocsp_response(b"forged");
     let others = format!("{}{}", KeyPair::generate().unwrap().serialize_pem(), String::from_utf8_lossy(&response));
     let answer = format!("{others}text\n{good}{others}");
@@ -257,6 +267,17 @@ fn a_validation_that_was_not_ordered_is_refused() {
         held.folder.remove(ORDER).unwrap();
     }
     assert!(!is_token(&"x".repeat(513)) && is_token("evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA"));
+}
+
+#[test]
+fn a_folder_without_room_costs_no_account() {
+    let held = Held::new("room");
+    // A folder of this name cannot be replaced by a file.
+    std::fs::create_dir(held.path.join("probe")).unwrap();
+    let authority = Scripted::default();
+    let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
+    assert!(failure.kind == FailureKind::Folder && failure.to_string().contains("cannot begin an order"), "{failure}");
+    assert!(authority.seen.lock().unwrap().is_empty());
 }
 
 #[test]

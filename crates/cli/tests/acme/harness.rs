@@ -273,7 +273,7 @@ impl Server {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Upgrades it. What serves then ends with the result.
+    /// Upgrades it. The new process ends with the result.
     pub(crate) fn upgrade(&self, place: &Place) -> Successor {
         let upgraded = place.taut(&["upgrade", &self.running.0.id().to_string()]).output().unwrap();
         assert!(upgraded.status.success(), "{upgraded:?}");
