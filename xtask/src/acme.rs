@@ -1,7 +1,7 @@
 //! Certificates by themselves against pebble, an authority for tests.
 //!
-//! Go builds a version that has ARI (RFC 9773). Without Go it is the older one that Debian and Ubuntu package, and the tests of
-//! ARI are skipped.
+//! Go builds a version that has ARI (RFC 9773) and must-staple. Without Go it is the older one that Debian and Ubuntu package,
+//! and the tests of both are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +45,7 @@ fn pebble(context: &Context) -> Result<Option<PathBuf>, Failure> {
     if let Some(tool) = TOOLS.iter().find(|tool| !is_there(tool)) {
         return Err(Failure::Skipped(format!("{why}; {tool} is not installed either (cargo xtask setup)")));
     }
-    context.skip("acme: ARI", &format!("{why}; packaged versions of pebble have no ARI"));
+    context.skip("acme: ARI", &format!("{why}; packaged versions of pebble have neither ARI nor must-staple"));
     Ok(None)
 }
 

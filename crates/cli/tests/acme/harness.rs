@@ -158,6 +158,15 @@ impl Place {
         Running(openssl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
+    /// Whether the authority has this feature of newer versions. If not, it is said that a test is skipped.
+    pub(crate) fn is_recent(&self, feature: &str) -> bool {
+        let is_recent = self.authority_log().contains("Loaded profile");
+        if !is_recent {
+            eprintln!("SKIPPED: this pebble is older than 2.10 and has no {feature}, so nothing was tested");
+        }
+        is_recent
+    }
+
     /// The log of all authorities of this place.
     pub(crate) fn authority_log(&self) -> String {
         fs::read_to_string(self.path.join(LOG)).unwrap()
