@@ -23,6 +23,7 @@ mod model;
 mod output;
 mod port_owner;
 mod probe;
+mod program;
 mod progress;
 mod serve;
 mod stages;

@@ -37,6 +37,7 @@ use crate::failure::Failure;
 use crate::keeper::{self, Sockets, Worker};
 use crate::logging::LogFilter;
 use crate::output;
+use crate::program;
 use crate::stages;
 use crate::supervisor::{self, Supervisor};
 use crate::verdict::Teller;
@@ -500,6 +501,7 @@ impl Arguments {
             beside: beside.iter().map(|server| server.handle().clone()).collect(),
             supervisor: supervisor.clone(),
             worker,
+            program: program::path(),
             teller,
             refused: self.why_no_successor(),
         });

@@ -2,6 +2,7 @@
 
 use super::link::{Answer, Link, Request};
 use super::worker::VARIABLE;
+use crate::program;
 use crate::supervisor::Supervisor;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::env;
@@ -13,7 +14,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 /// The workers, the oldest first.
 pub(super) struct Children {
-    /// The path of the program, which may be another one by now.
+    /// The path of the program, at which another one may be by now.
     program: PathBuf,
     supervisor: Supervisor,
     all: Vec<Child>,
@@ -38,7 +39,7 @@ pub(super) struct Ended {
 
 impl Children {
     pub(super) fn new(supervisor: &Supervisor) -> io::Result<Self> {
-        Ok(Self { program: env::current_exe()?, supervisor: supervisor.clone(), all: Vec::new() })
+        Ok(Self { program: program::path()?, supervisor: supervisor.clone(), all: Vec::new() })
     }
 
     /// Starts the program that is now at the path of this one, with the same arguments.

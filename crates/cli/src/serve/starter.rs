@@ -4,11 +4,10 @@ use crate::keeper::{Worker, described, take_stdin};
 use crate::supervisor::Supervisor;
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,13 +40,19 @@ pub(super) enum New {
 }
 
 impl New {
-    /// Starts the program that is now at the path of this one.
-    pub(super) fn start(worker: Option<&Worker>, supervisor: &Supervisor) -> io::Result<(Self, UnixStream)> {
+    /// Starts the program that is now at the path of this one. A keeper knows its own path.
+    pub(super) fn start(
+        worker: Option<&Worker>,
+        program: &io::Result<PathBuf>,
+        supervisor: &Supervisor,
+    ) -> io::Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         if let Some(worker) = worker {
             return Ok((Self::Kept(worker.start_successor(theirs)?, worker.clone()), ours));
         }
-        let program = without_suffix(std::fs::read_link("/proc/self/exe")?.into_os_string());
+        let unknown =
+            |error: &io::Error| io::Error::new(error.kind(), format!("the program's path is unknown: {error}"));
+        let program = program.as_ref().map_err(unknown)?;
         let mut command = Command::new(program);
         supervisor.pass_on(&mut command);
         let command = command.args(env::args_os().skip(1)).env(VARIABLE, "stdin");
@@ -113,23 +118,4 @@ fn signal(child: &Child, signal: Signal) {
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // It may have ended by itself.
     process.into_iter().for_each(|process| _ = kill_process(process, signal));
-}
-
-/// The path of a program without the mark that the kernel adds once another file has its place.
-fn without_suffix(path: OsString) -> OsString {
-    match path.as_bytes().strip_suffix(b" (deleted)") {
-        Some(path) => OsStr::from_bytes(path).to_owned(),
-        None => OsString::from_vec(path.into_vec()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_suffix;
-
-    #[test]
-    fn a_replaced_program_is_found_at_its_path() {
-        assert_eq!(without_suffix("/usr/bin/taut (deleted)".into()), "/usr/bin/taut");
-        assert_eq!(without_suffix("/usr/bin/taut".into()), "/usr/bin/taut");
-    }
 }

@@ -8,6 +8,7 @@ use crate::supervisor::Supervisor;
 use crate::verdict::Teller;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,6 +21,8 @@ pub(super) struct Parts {
     pub(super) beside: Vec<ServerHandle>,
     pub(super) supervisor: Supervisor,
     pub(super) worker: Option<Worker>,
+    /// The path of this program.
+    pub(super) program: io::Result<PathBuf>,
     pub(super) teller: Teller,
     /// The reason why there can be no successor.
     pub(super) refused: Option<&'static str>,
@@ -157,7 +160,7 @@ impl Successor {
         if newest.stopping {
             return Err("the server is stopping".to_owned());
         }
-        let started = New::start(self.parts.worker.as_ref(), &self.parts.supervisor);
+        let started = New::start(self.parts.worker.as_ref(), &self.parts.program, &self.parts.supervisor);
         let (new, stream) = started.map_err(|error| error.to_string())?;
         let number = new.number();
         newest.process = Some(new);

@@ -421,6 +421,45 @@ fn a_server_that_stops_refuses_an_upgrade() {
     assert!(line.contains("no upgrade: the server is stopping"), "{line}");
 }
 
+/// A program that leaves a mark when it is started, and then is `taut`.
+fn marks(mark: &str) -> String {
+    format!("#!/bin/sh\n: > {mark}\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_taut"))
+}
+
+#[test]
+fn the_program_is_the_one_at_the_path_of_the_start() {
+    for options in [&[][..], HARDENED] {
+        let home = Home::new();
+        for folder in ["one", "two"] {
+            std::fs::create_dir(home.0.join(folder)).unwrap();
+        }
+        let start = |path: &str| {
+            copy_to(&home.0.join("one/taut"));
+            home.serve_by(&home.0.join(path), &[&["--plain"], options].concat(), |_| {})
+        };
+        let is_upgraded = |served: &Served, mark: &str| {
+            let mut sockets = [connect(served)];
+            let said = home.run(&["upgrade", &served.pid()]);
+            assert_eq!(said.code, Some(0), "{said:?}");
+            echo(&mut sockets, mark);
+            assert!(home.0.join(mark).exists(), "{mark}, {options:?}: the old program was started");
+            signal("-KILL", &listener_at(served.port()));
+        };
+        // The old program is kept under another name.
+        let served = start("one/taut");
+        std::fs::rename(home.0.join("one/taut"), home.0.join("one/taut.old")).unwrap();
+        install(&marks("renamed"), &home.0.join("one/taut"), 0o700);
+        is_upgraded(&served, "renamed");
+        // A link leads to the folder of the present release.
+        std::os::unix::fs::symlink("one", home.0.join("current")).unwrap();
+        let served = start("current/taut");
+        install(&marks("linked"), &home.0.join("two/taut"), 0o700);
+        std::os::unix::fs::symlink("two", home.0.join("next")).unwrap();
+        std::fs::rename(home.0.join("next"), home.0.join("current")).unwrap();
+        is_upgraded(&served, "linked");
+    }
+}
+
 /// The process that listens at the port of a server.
 pub(super) fn listener_at(port: &str) -> String {
     let said = Command::new("sh").args(["-c", &format!("ss -Hltnp 'sport = :{port}'")]).output().unwrap();
