@@ -43,6 +43,8 @@ pub(super) struct Successor {
 #[derive(Default)]
 struct Newest {
     process: Option<New>,
+    /// Whether it has taken over.
+    has_moved: bool,
     stopping: bool,
 }
 
@@ -142,6 +144,7 @@ impl Successor {
         settings.deadline = stop.deadline;
         settings.also.extend(self.parts.beside.clone());
         let handed = stop.handle.hand_over(stream, &settings).map_err(|error| self.give_up(&error))?;
+        self.newest().has_moved = true;
         supervisor.main_process(number);
         say(&format!(
             "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
@@ -159,6 +162,10 @@ impl Successor {
         let mut newest = self.newest();
         if newest.stopping {
             return Err("the server is stopping".to_owned());
+        }
+        // That one stays the process to which a stop is passed on.
+        if let Some(process) = newest.process.as_ref().filter(|_| newest.has_moved) {
+            return Err(format!("process {} has taken over already, and serves", process.number()));
         }
         let started = New::start(self.parts.worker.as_ref(), &self.parts.program, &self.parts.supervisor);
         let (new, stream) = started.map_err(|error| error.to_string())?;

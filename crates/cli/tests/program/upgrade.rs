@@ -4,7 +4,7 @@ use super::admin::exchange;
 use super::tls::{FILES, certificate, eventually, openssl_is_there, write_certificate};
 use super::{Home, Served, children_of};
 use std::fs::{File, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -419,6 +419,29 @@ fn a_server_that_stops_refuses_an_upgrade() {
     signal("-USR2", &served.pid());
     let line = news(&mut log);
     assert!(line.contains("no upgrade: the server is stopping"), "{line}");
+}
+
+/// The old process still closes a connection that cannot move.
+#[test]
+fn a_server_that_was_taken_over_starts_no_other_process_and_passes_a_stop_on() {
+    let home = Home::new();
+    let mut served = home.serve(&["--plain", "--drain", "60"]);
+    let mut log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
+    // Its request never ends.
+    let mut unfinished = TcpStream::connect(("127.0.0.1", served.port().parse().unwrap())).unwrap();
+    unfinished.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut sockets = [connect(&served)];
+    signal("-USR2", &served.pid());
+    let new = successor(&news(&mut log));
+    signal("-USR2", &served.pid());
+    let line = news(&mut log);
+    assert!(line.contains(&format!("no upgrade: process {new} has taken over already")), "{line}");
+    echo(&mut sockets, "after");
+    assert_eq!(children_of(&served.pid()), std::slice::from_ref(&new));
+    signal("-TERM", &served.pid());
+    let _ = sockets[0].receive();
+    drop(sockets);
+    eventually("the new process has ended", || !is_alive(&new));
 }
 
 /// A program that leaves a mark when it is started, and then is `taut`.
