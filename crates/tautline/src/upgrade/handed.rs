@@ -9,7 +9,7 @@ use tautline_engine::Staying;
 pub struct HandedOver {
     /// Connections that have moved.
     pub moved: usize,
-    /// Connections that the new process could not go on with. They are drained.
+    /// Connections that the new process could not go on with, and those with more than 256 MiB to move. They are drained.
     pub refused: usize,
     /// Connections that could not move, by the reason. They are drained.
     pub staying: Staying,

@@ -1,7 +1,7 @@
 //! The loops' part of the old process's side: they send connections, hold still, and go on as they are told.
 
 use super::batch::Batch;
-use super::channel::{Channel, PATIENCE, VERSION, misbehaves};
+use super::channel::{Channel, MOST, PATIENCE, VERSION, misbehaves};
 use super::kind::Kind;
 use super::ledger::{Changes, Entry, Ledger, Slice};
 use crate::ServerHandle;
@@ -20,6 +20,8 @@ pub(super) const ROUNDS: usize = 3;
 const AHEAD_ROUNDS: usize = 5;
 /// The rounds end when less than one in this number of connections has changed.
 const FEW: usize = 20;
+/// Longest saved connection that moves. A peer with more of a message on its way must not make an upgrade impossible.
+const LONGEST: usize = MOST - 8;
 /// The longest time of all these rounds.
 const AHEAD_LONGEST: Duration = Duration::from_secs(10);
 
@@ -172,13 +174,21 @@ fn take_part(shard: &mut dyn Loop, way: Way, tell: &Sender<io::Result<News>>, ma
     ledger.begin_last_round();
     let mut others: Vec<Option<ConnId>> = Vec::new();
     let (mut batch, mut changes) = (Batch::new(), Changes::new());
-    let staying = shard.save(&mut |conn, socket, saved| match ledger.entry(conn, saved) {
-        Entry::New => {
-            others.push(Some(conn));
-            batch.add(&mut channel, socket, saved)
+    let mut refused = 0;
+    let staying = shard.save(&mut |conn, socket, saved| {
+        if saved.len() > LONGEST {
+            // If it was sent ahead, it is gone.
+            refused += 1;
+            return Ok(());
         }
-        Entry::Same => Ok(()),
-        Entry::Changed(number) => changes.add(&mut channel, number, saved),
+        match ledger.entry(conn, saved) {
+            Entry::New => {
+                others.push(Some(conn));
+                batch.add(&mut channel, socket, saved)
+            }
+            Entry::Same => Ok(()),
+            Entry::Changed(number) => changes.add(&mut channel, number, saved),
+        }
     })?;
     changes.send(&mut channel)?;
     batch.send(&mut channel)?;
@@ -196,7 +206,6 @@ fn take_part(shard: &mut dyn Loop, way: Way, tell: &Sender<io::Result<News>>, ma
     conns.append(&mut others);
     channel.send(Kind::End, &shard.totals().encode(), &[])?;
     let taken = channel.expect(Kind::Taken)?;
-    let mut refused = 0;
     for bytes in taken.content.as_chunks().0 {
         let conn = conns.get_mut(u32::from_be_bytes(*bytes) as usize).ok_or_else(misbehaves)?;
         refused += usize::from(conn.take().is_some());

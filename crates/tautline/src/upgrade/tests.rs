@@ -3,7 +3,7 @@
 mod processes;
 mod relay;
 
-use super::channel::{Channel, VERSION, private, wait_for_any};
+use super::channel::{Channel, MOST, VERSION, private, wait_for_any};
 use super::kind::Kind;
 use super::ledger::Ledger;
 use super::part::{Go, News, ROUNDS, Way};
@@ -11,6 +11,7 @@ use super::{HandOver, HandOverError};
 use crate::{Address, CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
@@ -376,6 +377,50 @@ fn loops_without_a_word_go_on_before_commit_and_forget_after_it() {
         old.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
         old.join().unwrap();
     }
+}
+
+/// A peer sends most of a message that is longer than a frame between the processes can be.
+#[test]
+fn a_connection_with_too_much_to_move_stays_and_holds_up_no_other() {
+    let server = || {
+        let mut config = Config::default();
+        (config.limits.max_message, config.upgrade.deflate) = (2 * MOST, None);
+        Server::plain().shards(1).config(config)
+    };
+    let old = server().listen("127.0.0.1:0".parse().unwrap()).start(|_| Count).unwrap();
+    let at = old.addresses()[0].clone();
+    let client = Client::new(&at);
+    let mut large = TcpStream::connect(at.to_string()).unwrap();
+    large
+        .write_all(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .unwrap();
+    large.write_all(&[&[0x82, 0xff][..], &(2 * MOST as u64).to_be_bytes(), &[0; 4]].concat()).unwrap();
+    large.write_all(&vec![b'x'; MOST + 1]).unwrap();
+    while old.shards()[0].counters().bytes_in <= MOST as u64 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let giving = old.clone();
+    let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+    let new = server().take_over(theirs).start(|_| Count).unwrap();
+    let handed = giver.join().unwrap().unwrap();
+    assert_eq!((handed.moved, handed.refused), (1, 1));
+    client.finish();
+    let mut said = Vec::new();
+    large.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let close = [&[0x88][..], &[17], &1012_u16.to_be_bytes(), b"service restart"].concat();
+    while !said.ends_with(&close) {
+        let mut byte = [0];
+        large.read_exact(&mut byte).unwrap();
+        said.extend(byte);
+    }
+    drop(large);
+    old.join().unwrap();
+    new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    new.join().unwrap();
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Upgrades {
     pub pause: Durations,
     /// Connections that have moved.
     pub moved: u64,
-    /// Connections that the new process could not go on with.
+    /// Connections that the new process could not go on with, and those with more than 256 MiB to move.
     pub refused: u64,
     /// Connections that could not move, by the reason.
     pub staying: Staying,
