@@ -1129,7 +1129,7 @@ taut_code taut_ws_ended(struct taut_ws *ws);
 // The stream broke: a read or a write failed with this number of errno(3).
 //
 // Any thread may call this, but no two threads at once for connections of one context.
-taut_code taut_ws_broken(struct taut_ws *ws, int32_t errno);
+taut_code taut_ws_broken(struct taut_ws *ws, int32_t error_number);
 
 // Takes the next event. TAUT_EVENT_NONE says that more bytes of the peer are needed, or that too much output waits.
 //

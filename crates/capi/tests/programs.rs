@@ -117,19 +117,76 @@ fn run_tests(folder: &Folder, mut command: Command) {
     assert_eq!(expect(&mut command).lines().last(), Some("passed"));
 }
 
-#[test]
-fn the_header_is_c99_and_cxx17() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+/// The headers of C, POSIX and Linux. A macro of any of them may have the name of a parameter or a member.
+const LIBC: &str = "aio alloca arpa/inet assert byteswap complex cpio ctype dirent dlfcn elf endian err errno error
+    execinfo fcntl fenv float fmtmsg fnmatch ftw getopt glob grp iconv ifaddrs inttypes iso646 langinfo libgen limits
+    link locale malloc math mntent monetary mqueue net/if netdb netinet/in netinet/tcp nl_types obstack paths poll
+    pthread pwd regex resolv sched search semaphore setjmp signal spawn stdalign stdarg stdbool stddef stdint stdio
+    stdlib string strings sys/epoll sys/eventfd sys/file sys/inotify sys/ioctl sys/ipc sys/mman sys/mount sys/msg
+    sys/param sys/prctl sys/ptrace sys/random sys/resource sys/select sys/sem sys/sendfile sys/shm sys/signalfd
+    sys/socket sys/stat sys/statvfs sys/syscall sys/sysinfo sys/sysmacros sys/time sys/timerfd sys/times sys/types
+    sys/uio sys/un sys/user sys/utsname sys/wait sys/xattr syslog tar termios tgmath threads time uchar ucontext
+    unistd utime utmpx wchar wctype wordexp";
+
+/// The compilers that the headers must pass, each with its standard, its language and a header.
+fn compilers() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let mut compilers = vec![("cc", "-std=c99", "c", "tautline.h")];
-    if is_whole() {
+    if is_whole() || has("c++") {
         compilers.push(("c++", "-std=c++17", "c++", "tautline.h"));
         compilers.push(("c++", "-std=c++17", "c++", "tautline.hpp"));
     }
-    for (compiler, standard, language, header) in compilers {
+    compilers
+}
+
+#[test]
+fn the_header_is_c99_and_cxx17() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    for (compiler, standard, language, header) in compilers() {
         let mut command = Command::new(compiler);
         command.args([standard, "-fsyntax-only", "-x", language]).args(WARNINGS).arg(folder.join(header));
         expect(&mut command);
     }
+}
+
+/// The preprocessor changes no word of a header because of headers before it, such as a parameter named `errno`.
+#[test]
+fn the_header_has_no_name_of_a_macro_of_libc() {
+    let folder = Folder::new();
+    let libc: String = LIBC
+        .split_whitespace()
+        .map(|name| format!("#if __has_include(<{name}.h>)\n#include <{name}.h>\n#endif\n"))
+        .collect();
+    for (compiler, standard, language, header) in compilers() {
+        let preprocessed = |before: &str| {
+            let source = folder.path("behind");
+            fs::write(&source, format!("{before}#include \"{header}\"\n")).unwrap();
+            let mut command = Command::new(compiler);
+            command.args([standard, "-D_GNU_SOURCE", &include(), "-x", language]).args(WARNINGS).arg(source);
+            expect(command.arg("-fsyntax-only"));
+            words_of("/include/tautline.h", &expect(command.arg("-E")))
+        };
+        let alone = preprocessed("#include <stddef.h>\n#include <stdint.h>\n");
+        let behind = preprocessed(&format!("{libc}#ifndef errno\n#error errno\n#endif\n"));
+        assert!(alone.len() > 1500, "{} words", alone.len());
+        for (alone, behind) in alone.windows(8).zip(behind.windows(8)) {
+            assert_eq!(alone, behind, "{compiler} {header}");
+        }
+        assert_eq!(alone.len(), behind.len());
+    }
+}
+
+/// The words of a preprocessor's output that come from files whose paths have this part.
+fn words_of(file: &str, output: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut words = Vec::new();
+    for line in output.lines() {
+        match line.strip_prefix("# ") {
+            Some(marker) => inside = marker.split('"').nth(1).is_some_and(|name| name.contains(file)),
+            None if inside => words.extend(line.split_whitespace().map(str::to_owned)),
+            None => {}
+        }
+    }
+    words
 }
 
 #[test]

@@ -233,9 +233,9 @@ pub unsafe extern "C" fn taut_ws_ended(ws: *mut WsSession) -> Code {
 /// # Safety
 /// `ws` is null or a connection.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn taut_ws_broken(ws: *mut WsSession, errno: i32) -> Code {
+pub unsafe extern "C" fn taut_ws_broken(ws: *mut WsSession, error_number: i32) -> Code {
     // SAFETY: the caller keeps the contract of `run`.
-    unsafe { run(ws, |parts, context| parts.ws.broken(errno, context)) }
+    unsafe { run(ws, |parts, context| parts.ws.broken(error_number, context)) }
 }
 
 /// Takes the next event. TAUT_EVENT_NONE says that more bytes of the peer are needed, or that too much output waits.
