@@ -1,8 +1,4 @@
-use crate::codes::{
-    Code, TAUT_ERR_ALERT, TAUT_ERR_BUSY, TAUT_ERR_CERTIFICATE, TAUT_ERR_CONFIG, TAUT_ERR_FAILED, TAUT_ERR_INTERNAL,
-    TAUT_ERR_LIBRARY, TAUT_ERR_NULL, TAUT_ERR_OVERLAP, TAUT_ERR_PEER, TAUT_ERR_SIZE, TAUT_ERR_STATE, TAUT_ERR_VALUE,
-    TAUT_OK,
-};
+use crate::codes::*;
 use core::ffi::{CStr, c_char};
 
 /// The version of the library, such as `0.1.0`: a text that stays valid.
@@ -37,6 +33,28 @@ const fn meaning(code: Code) -> &'static CStr {
         TAUT_ERR_CERTIFICATE => c"the peer's certificate was rejected",
         TAUT_ERR_LIBRARY => c"the TLS library failed",
         TAUT_ERR_INTERNAL => c"a defect of this library",
+        TAUT_ERR_CLOSED => c"the connection has ended, or its loop has stopped",
+        TAUT_ERR_FULL => c"too much waits already",
+        TAUT_ERR_TIMEOUT => c"the time is over",
+        TAUT_ERR_SYSTEM => c"the system refused",
+        TAUT_ERR_CONNECT => c"the connection could not be made",
+        TAUT_ERR_CALLBACK => c"a callback could not do its work",
         _ => c"not a code of this version",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meaning;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_code_has_a_text_of_its_own() {
+        let source = include_str!("../codes.rs");
+        let declared = source.lines().filter_map(|line| line.strip_prefix("pub const TAUT_")?.split_once(": Code = "));
+        let numbers: Vec<i32> = declared.map(|(_, number)| number.trim_end_matches(';').parse().unwrap()).collect();
+        assert!(numbers.len() >= 20 && numbers.iter().copied().eq(0..numbers.len().try_into().unwrap()));
+        let texts: HashSet<_> = numbers.iter().map(|&number| meaning(number)).collect();
+        assert!(texts.len() == numbers.len() && !texts.contains(meaning(-1)), "{texts:?}");
     }
 }
