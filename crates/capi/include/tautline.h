@@ -527,7 +527,8 @@ typedef struct taut_ws_event {
 typedef struct taut_message {
     // sizeof(taut_message).
     size_t size;
-    // Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED; pieces that arrive also have TAUT_FIRST and TAUT_LAST.
+    // Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED; pieces have TAUT_FIRST and TAUT_LAST, and no TAUT_KEYED. Others are
+    // refused with TAUT_ERR_VALUE.
     uint32_t flags;
     // Bytes.
     const uint8_t *data;

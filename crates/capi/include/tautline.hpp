@@ -269,7 +269,7 @@ struct Target {
 // A message, whose bytes belong to somebody else.
 struct Message {
     View data;
-    // Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED, and TAUT_FIRST and TAUT_LAST for pieces.
+    // Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED; TAUT_FIRST and TAUT_LAST instead of the last for pieces.
     std::uint32_t flags = 0;
     std::uint64_t key = 0;
 

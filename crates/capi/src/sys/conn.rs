@@ -5,13 +5,13 @@ use super::callbacks::Conn;
 use super::guard::guard;
 use super::lent::{in_conn, in_loop, with_conn};
 use super::memory::{bytes, check, room, str_of};
-use super::message::message;
+use super::message::{self, message};
 use super::owner::{Loop, State};
 use super::shapes::Message;
 use super::sized;
 use super::tls::certificate;
 use super::types::TlsFacts;
-use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_FULL, TAUT_ERR_STATE, TAUT_ERR_VALUE, TAUT_LAST};
+use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_FULL, TAUT_ERR_STATE, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use crate::ws::close_code;
 use core::ffi::{c_char, c_void};
@@ -90,10 +90,8 @@ pub unsafe extern "C" fn taut_conn_is_open(conn: Conn) -> u32 {
 pub unsafe extern "C" fn taut_conn_send_piece(conn: Conn, piece: *const Message) -> Code {
     let call = |conn: &mut tautline::Conn<'_, State>| {
         // SAFETY: the caller gives null or a `taut_message`.
-        let outgoing = unsafe { message(piece) }?;
-        // SAFETY: `message` has checked the pointer and the size.
-        let last = unsafe { (*piece).flags } & TAUT_LAST != 0;
-        delivered(conn.fragment(outgoing.kind, outgoing.payload, last))
+        let (piece, last) = unsafe { message::piece(piece) }?;
+        delivered(conn.fragment(piece.kind, piece.payload, last))
     };
     code(guard(|| in_conn(conn, call)))
 }

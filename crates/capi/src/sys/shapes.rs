@@ -109,7 +109,8 @@ pub struct WsStatus {
 pub struct Message {
     /// sizeof(taut_message).
     pub size: usize,
-    /// Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED; pieces that arrive also have TAUT_FIRST and TAUT_LAST.
+    /// Any of TAUT_TEXT, TAUT_UNCOMPRESSED, TAUT_KEYED; pieces have TAUT_FIRST and TAUT_LAST, and no TAUT_KEYED. Others are
+    /// refused with TAUT_ERR_VALUE.
     pub flags: u32,
     /// Bytes.
     pub data: *const u8,

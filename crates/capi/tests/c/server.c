@@ -135,6 +135,18 @@ static taut_code on_message(void *user, taut_conn conn, const taut_message *inco
     said.len = incoming->len;
     tell(&seen->messages);
     if (is(said, "fail")) return TAUT_ERR_CALLBACK;
+    if (is(said, "flags")) {
+        /* A flag of a later version, and those of pieces: nothing is sent. */
+        const uint32_t flags[] = {1u << 31, TAUT_LAST << 1, TAUT_FIRST, TAUT_LAST, TAUT_FIRST | TAUT_LAST};
+        size_t i;
+        for (i = 0; i < sizeof flags / sizeof *flags; i++) {
+            out.flags = TAUT_TEXT | flags[i];
+            CHECK(taut_conn_send(conn, &out) == TAUT_ERR_VALUE);
+            CHECK(taut_conn_publish(conn, bytes("news"), 4, &out) == TAUT_ERR_VALUE);
+        }
+        out.flags = TAUT_TEXT | TAUT_UNCOMPRESSED | TAUT_KEYED;
+        return taut_conn_send(conn, &out);
+    }
     if (is(said, "close")) return taut_conn_close(conn, 4000, bytes("as you like"), 11);
     if (is(said, "timer")) {
         CHECK(taut_conn_set_timer(conn, 1, 42) == TAUT_OK && taut_conn_set_timer(conn, 1000000, 43) == TAUT_OK);
@@ -151,6 +163,8 @@ static taut_code on_message(void *user, taut_conn conn, const taut_message *inco
         taut_message piece = message(TAUT_TEXT, "pie", 3);
         CHECK(taut_conn_send_piece(conn, &piece) == TAUT_OK);
         CHECK(taut_conn_send(conn, &out) == TAUT_ERR_FULL);
+        piece = message(TAUT_TEXT | TAUT_KEYED | TAUT_LAST, "ces", 3);
+        CHECK(taut_conn_send_piece(conn, &piece) == TAUT_ERR_VALUE);
         piece = message(TAUT_TEXT | TAUT_LAST, "ces", 3);
         return taut_conn_send_piece(conn, &piece);
     }
@@ -360,6 +374,8 @@ static void callbacks_serve_blocking_clients(void) {
     hear(socket, "ring");
     say(socket, "publish");
     hear(socket, "publish");
+    say(socket, "flags");
+    hear(socket, "flags");
     say(socket, "pieces");
     hear(socket, "pieces");
     say(socket, "drain");
