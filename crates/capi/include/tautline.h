@@ -810,6 +810,8 @@ taut_code taut_tls_config_reset(const struct taut_tls_config *config, struct tau
 
 // Adds a certificate to a server, or replaces that of a client. The bytes are copied.
 //
+// A chain that cannot be read, or a key that does not belong to it, is TAUT_ERR_CONFIG, and nothing has changed.
+//
 // Any thread that holds a reference may call this at any time.
 taut_code taut_tls_config_certificate(const struct taut_tls_config *config,
                                       const struct taut_certificate *certificate,

@@ -122,9 +122,20 @@ impl Config {
         }
     }
 
-    /// Adds a server's certificate, or replaces a client's.
+    /// Adds a server's certificate, or replaces a client's, if the engine can use it with its key.
     pub(crate) fn certificate(&self, certificate: Certificate) -> Result<(), Failure> {
-        match &mut *self.draft() {
+        let mut draft = self.draft();
+        match *draft {
+            Draft::Server(_) => {
+                engine::server(self.kind, &ServerConfig::new([certificate.clone()]))?;
+            }
+            Draft::Client(_) => {
+                let mut alone = ClientConfig::default().with_roots(Roots::DangerNone);
+                alone.certificate = Some(certificate.clone());
+                engine::client(self.kind, &alone)?;
+            }
+        }
+        match &mut *draft {
             Draft::Server(config) => config.certificates.push(certificate),
             Draft::Client(config) => config.certificate = Some(certificate),
         }

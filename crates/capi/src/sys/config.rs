@@ -87,6 +87,8 @@ pub unsafe extern "C" fn taut_tls_config_reset(config: *const TlsConfig, error: 
 
 /// Adds a certificate to a server, or replaces that of a client. The bytes are copied.
 ///
+/// A chain that cannot be read, or a key that does not belong to it, is TAUT_ERR_CONFIG, and nothing has changed.
+///
 /// Any thread that holds a reference may call this at any time.
 ///
 /// # Safety

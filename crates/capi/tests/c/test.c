@@ -277,6 +277,14 @@ static void bad_use_is_answered(void) {
     CHECK(taut_tls_config_new(TAUT_SERVER, NULL, &config, detail()) == TAUT_OK);
     CHECK(taut_tls_new(config, NULL, &none, detail()) == TAUT_ERR_STATE && none == NULL);
     CHECK(taut_tls_config_apply(config, detail()) == TAUT_ERR_CONFIG && strstr(text, "certificate") != NULL);
+    /* A key that is not that of the certificate fails where it is given, and changes nothing. */
+    CHECK(taut_tls_config_certificate_files(config, ca, key, detail()) == TAUT_ERR_CONFIG);
+    CHECK(strstr(text, ca) != NULL && strstr(text, "key does not belong to the certificate") != NULL);
+    CHECK(taut_tls_config_certificate_files(config, chain, key, detail()) == TAUT_OK);
+    CHECK(taut_tls_config_apply(config, detail()) == TAUT_OK);
+    taut_tls_config_release(config);
+    CHECK(taut_tls_config_new(TAUT_CLIENT, NULL, &config, detail()) == TAUT_OK);
+    CHECK(taut_tls_config_certificate_files(config, ca, key, detail()) == TAUT_ERR_CONFIG);
     taut_tls_config_release(config);
     /* States. */
     none = session(pair.client_config, "localhost");
