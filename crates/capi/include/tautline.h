@@ -252,7 +252,7 @@ typedef struct taut_server taut_server;
 // Limits, deadlines and policies. All functions on it may be called from any thread at any time.
 typedef struct taut_settings taut_settings;
 
-// A blocking connection of a client. Only the thread that made it may use it.
+// A blocking connection of a client. Only the thread that made it may use it; any thread may free it.
 typedef struct taut_socket taut_socket;
 
 // The right and the duty to answer one request later. Any thread may use it.
@@ -1675,7 +1675,7 @@ taut_code taut_socket_get_facts(struct taut_socket *socket, struct taut_tls_fact
 
 // Frees a socket; null is ignored. A connection that is open is cut.
 //
-// Only the thread that made the socket may call this, once and as the last call; others get TAUT_ERR_STATE.
+// Any thread may call this, such as one that collects garbage: once, as the last call, and while no other call runs.
 taut_code taut_socket_free(struct taut_socket *socket);
 
 #ifdef __cplusplus

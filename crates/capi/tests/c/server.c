@@ -346,8 +346,15 @@ static void hear(taut_socket *socket, const char *expected) {
 
 static void *on_another_thread(void *socket) {
     taut_message out = message(0, "x", 1);
-    CHECK(taut_socket_send(socket, &out, NULL) == TAUT_ERR_STATE && taut_socket_free(socket) == TAUT_ERR_STATE);
+    CHECK(taut_socket_send(socket, &out, NULL) == TAUT_ERR_STATE);
+    CHECK(taut_socket_close(socket, 1000, NULL, 0, NULL) == TAUT_ERR_STATE);
     CHECK(taut_socket_closed(socket) == NULL);
+    return NULL;
+}
+
+/* As a collector of garbage does. */
+static void *free_it(void *socket) {
+    CHECK(taut_socket_free(socket) == TAUT_OK);
     return NULL;
 }
 
@@ -434,6 +441,12 @@ static void callbacks_serve_blocking_clients(void) {
     CHECK(taut_socket_close(socket, 4003, NULL, 0, detail()) == TAUT_ERR_CLOSED && taut_socket_free(socket) == TAUT_OK);
     wait_for(&seen.closed, 3);
     CHECK(seen.cause == TAUT_CAUSE_PEER && seen.code == 4003);
+    /* Any thread may free a socket, and the server notices its end. */
+    socket = socket_to(at("wss", "/"), client);
+    say(socket, "free me elsewhere");
+    hear(socket, "free me elsewhere");
+    CHECK(pthread_create(&thread, NULL, free_it, socket) == 0 && pthread_join(thread, NULL) == 0);
+    wait_for(&seen.closed, 4);
     stop(&seen);
     taut_tls_config_release(server);
     taut_tls_config_release(client);
