@@ -330,8 +330,8 @@ typedef struct taut_tls_peer {
 // Decides whether a handshake goes on: TAUT_ACCEPT or TAUT_REJECT. Every other value fails the handshake.
 //
 // The decision replaces the library's, in both directions. The callback runs in the thread that calls
-// `taut_tls_handshake`, possibly in several threads at once for different sessions. It must not throw, and it must not
-// call a function on the session of the handshake, which answers TAUT_ERR_BUSY.
+// `taut_tls_handshake`, possibly in several threads at once for different sessions. No runtime's exception may leave
+// it, and it must not call a function on the session of the handshake, which answers TAUT_ERR_BUSY.
 typedef uint32_t (*taut_tls_verify)(void *user, const struct taut_tls_peer *peer);
 
 // Called once when no configuration and no session needs the user pointer any more, in the thread that released the
@@ -621,8 +621,9 @@ typedef taut_code (*taut_on_dial_end)(void *user, uint64_t dial);
 // The callbacks of a server or a client. Each may be null.
 //
 // Loops call them on their own threads: with several loops, several threads at once. A callback must not block, since all
-// connections of its loop wait for it, and it must not throw. One that returns another code than TAUT_OK has its
-// connection closed with 1011, or its request answered with status 500. The counter `callbacks_failed` counts that.
+// connections of its loop wait for it, and no runtime's exception may leave it: catch it, and return TAUT_ERR_CALLBACK. One
+// that returns another code than TAUT_OK has its connection closed with 1011, or its request answered with status 500. The
+// counter `callbacks_failed` counts that.
 typedef struct taut_callbacks {
     // sizeof(taut_callbacks).
     size_t size;

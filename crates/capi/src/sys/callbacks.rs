@@ -68,8 +68,9 @@ pub type OnDialEnd = Option<unsafe extern "C" fn(user: *mut c_void, dial: u64) -
 /// The callbacks of a server or a client. Each may be null.
 ///
 /// Loops call them on their own threads: with several loops, several threads at once. A callback must not block, since all
-/// connections of its loop wait for it, and it must not throw. One that returns another code than TAUT_OK has its
-/// connection closed with 1011, or its request answered with status 500. The counter `callbacks_failed` counts that.
+/// connections of its loop wait for it, and no runtime's exception may leave it: catch it, and return TAUT_ERR_CALLBACK. One
+/// that returns another code than TAUT_OK has its connection closed with 1011, or its request answered with status 500. The
+/// counter `callbacks_failed` counts that.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Callbacks {

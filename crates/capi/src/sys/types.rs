@@ -163,8 +163,8 @@ pub struct TlsPeer {
 /// Decides whether a handshake goes on: TAUT_ACCEPT or TAUT_REJECT. Every other value fails the handshake.
 ///
 /// The decision replaces the library's, in both directions. The callback runs in the thread that calls
-/// `taut_tls_handshake`, possibly in several threads at once for different sessions. It must not throw, and it must not
-/// call a function on the session of the handshake, which answers TAUT_ERR_BUSY.
+/// `taut_tls_handshake`, possibly in several threads at once for different sessions. No runtime's exception may leave
+/// it, and it must not call a function on the session of the handshake, which answers TAUT_ERR_BUSY.
 pub type TlsVerify = Option<unsafe extern "C" fn(user: *mut c_void, peer: *const TlsPeer) -> u32>;
 
 /// Called once when no configuration and no session needs the user pointer any more, in the thread that released the
