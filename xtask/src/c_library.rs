@@ -1,5 +1,6 @@
 //! The library for C: its long tests, and its installation.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::Command;
 use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
-use crate::process::{self, Running, run, run_logged};
+use crate::process::{self, Deadline, Running, run, run_logged};
 use crate::stage::Context;
 use crate::taut;
 
@@ -27,7 +28,9 @@ const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 pub(crate) fn install(context: &Context, prefix: &Path, options: &[&str]) -> Outcome {
     let arguments =
         ["rustc", "--profile", "dist", "--locked", "-p", "tautline-capi", "--lib", "--crate-type", "staticlib"];
-    run(cargo(&arguments).args(options), context.deadline)?;
+    // The archive has lines for debuggers until `strip` moves them.
+    let lines = ["--config", "profile.dist.debug='line-tables-only'", "--config", "profile.dist.strip='none'"];
+    run(cargo(&arguments).args(lines).args(options), context.deadline)?;
     lay_out(context, prefix, "dist")
 }
 
@@ -56,6 +59,8 @@ fn lay_out(context: &Context, prefix: &Path, built: &str) -> Outcome {
     }
     fs::copy(built.join("libtautline_capi.a"), lib.join("libtautline.a"))?;
     link(&lib.join("libtautline.a"), &lib.join(&whole), context)?;
+    strip(&lib.join(&whole), context.deadline)?;
+    run(Command::new("strip").arg("--strip-debug").arg(lib.join("libtautline.a")), context.deadline)?;
     for (link, to) in [(SONAME, whole.as_str()), ("libtautline.so", SONAME)] {
         let link = lib.join(link);
         if link.symlink_metadata().is_ok() {
@@ -92,6 +97,19 @@ fn link(archive: &Path, library: &Path, context: &Context) -> Outcome {
         Some(name) => Err(Failure::Failed(format!("the library exports {name}, which is none of its functions"))),
         None => Ok(()),
     }
+}
+
+/// Moves what debuggers read into a file of its own, in the folder `.debug` beside the library, where they look for it.
+fn strip(library: &Path, deadline: Deadline) -> Outcome {
+    let (Some(folder), Some(name)) = (library.parent(), library.file_name()) else {
+        return Err(Failure::Failed(format!("{} is no file", library.display())));
+    };
+    let debug = folder.join(".debug").join(name).with_added_extension("debug");
+    fs::create_dir_all(folder.join(".debug"))?;
+    run(Command::new("objcopy").arg("--only-keep-debug").arg(library).arg(&debug), deadline)?;
+    let mut link = OsString::from("--add-gnu-debuglink=");
+    link.push(&debug);
+    run(Command::new("objcopy").arg("--strip-all").arg(link).arg(library), deadline)
 }
 
 /// The functions that the header declares.
@@ -237,7 +255,33 @@ fn certificate(folder: &Path, context: &Context) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::functions;
+    use super::{functions, strip};
+    use crate::paths;
+    use crate::process::{self, Deadline};
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn a_stripped_library_keeps_its_symbols_and_names_its_debug_file() {
+        let folder = paths::own("tests").join(format!("strip-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a.c"), "int taut_yes(int a) { return a + 1; }\n").unwrap();
+        let library = folder.join("liba.so.1");
+        let mut cc = Command::new("cc");
+        cc.args(["-g", "-shared", "-fPIC", "-o"]).arg(&library).arg(folder.join("a.c"));
+        assert!(cc.status().unwrap().success());
+        let sections = |of: &Path| process::output(Command::new("readelf").arg("-SW").arg(of)).unwrap();
+        assert!(sections(&library).contains(".debug_info"));
+        strip(&library, Deadline::after(Duration::from_secs(60))).unwrap();
+        let stripped = sections(&library);
+        assert!(!stripped.contains(".debug_info") && stripped.contains(".gnu_debuglink"), "{stripped}");
+        assert!(sections(&folder.join(".debug/liba.so.1.debug")).contains(".debug_info"));
+        let symbols = process::output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library)).unwrap();
+        assert!(symbols.contains("taut_yes"), "{symbols}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn functions_are_found_in_the_header() {
