@@ -57,6 +57,9 @@ fn lay_out(context: &Context, prefix: &Path, built: &str) -> Outcome {
     for header in ["tautline.h", "tautline.hpp"] {
         fs::copy(source.join("include").join(header), include.join(header))?;
     }
+    let share = prefix.join("share/tautline");
+    fs::create_dir_all(&share)?;
+    fs::copy(source.join("include/tautline.json"), share.join("tautline.json"))?;
     fs::copy(built.join("libtautline_capi.a"), lib.join("libtautline.a"))?;
     link(&lib.join("libtautline.a"), &lib.join(&whole), context)?;
     strip(&lib.join(&whole), context.deadline)?;
