@@ -171,6 +171,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if let Err(error) = probe.begin(&mut *self.driver) {
             log::info!("the driver does not tell the time at which bytes arrived: {error}");
         }
+        if self.core.engine.is_plain() {
+            probe.without_tls();
+        }
         self.core.probe = Some(probe);
     }
 

@@ -33,6 +33,9 @@ pub trait Probe: 'static {
     /// If the driver does not know when bytes arrived.
     fn begin(&mut self, driver: &mut dyn Driver) -> io::Result<()>;
 
+    /// The shard's engine has no TLS: the opening of records is no work.
+    fn without_tls(&mut self) {}
+
     /// The driver's wait has ended.
     fn woke(&mut self);
 

@@ -88,6 +88,8 @@ pub struct Stages {
     every: u32,
     /// Largest error of the times of arrival, in ticks.
     arrival_error: u64,
+    /// Whether records are opened: not without TLS.
+    tls: bool,
 }
 
 /// Reads or records that completed messages.
@@ -155,7 +157,13 @@ impl Stages {
             stamp,
             every,
             arrival_error: 0,
+            tls: true,
         }
+    }
+
+    /// No record is opened.
+    pub(super) const fn without_tls(&mut self) {
+        self.tls = false;
     }
 
     /// A copy with these histograms.
@@ -194,6 +202,7 @@ impl Stages {
         }
         self.arrival_error = self.arrival_error.max(other.arrival_error);
         self.every = self.every.max(other.every);
+        self.tls |= other.tls;
     }
 
     /// The results since `earlier`, which are results of the same loops: those of an interval.
@@ -241,6 +250,13 @@ impl Stages {
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.of(Stage::App).len()
+    }
+
+    /// The number of messages whose time of arrival is known, of those that were timed. [`Nic`](Stage::Nic) and
+    /// [`Total`](Stage::Total) are of these alone.
+    #[must_use]
+    pub fn stamped(&self) -> u64 {
+        self.of(Stage::Total).len()
     }
 
     /// The distribution of a stage's times.
@@ -325,33 +341,51 @@ impl Stages {
 }
 
 impl fmt::Display for Stages {
-    /// A table of at most 110 columns, then lines about reads, sampling and the clock.
+    /// A table of at most 110 columns, then lines about reads, arrivals, sampling and the clock. Without TLS it has no row `tls`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "{:<9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}",
             "stage, us", "messages", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "p99.9", "max"
         )?;
-        for stage in Stage::ALL {
+        for stage in Stage::ALL.into_iter().filter(|&stage| self.tls || stage != Stage::Tls) {
             let Spread { count, min, mean, stddev, p50, p90, p95, p99, p999, max } = self.spread(stage);
             if count == 0 {
                 writeln!(f, "{:<9}{:>10}{:>9}", stage.name(), 0, "-")?;
                 continue;
             }
-            write!(f, "{:<9}{count:>10}{min:>9.3}{mean:>9.3}{stddev:>9.3}", stage.name())?;
-            writeln!(f, "{p50:>9.3}{p90:>9.3}{p95:>9.3}{p99:>9.3}{p999:>9.3}{max:>10.1}")?;
+            write!(f, "{:<9}{count:>10}", stage.name())?;
+            for time in [min, mean, stddev, p50, p90, p95, p99, p999] {
+                write!(f, " {}", figure(time))?;
+            }
+            writeln!(f, "  {}", figure(max))?;
         }
         let ((read, most_read), (record, most_record)) = (self.per_read(), self.per_record());
-        writeln!(
-            f,
-            "TLS is {:.0} % of app; a read completed {read:.2} messages, at most {most_read}; a record {record:.2}, at most {most_record}",
-            self.tls_share() * 1e2
-        )?;
+        write!(f, "a read completed {read:.2} messages, at most {most_read}")?;
+        if self.tls {
+            write!(f, "; a record {record:.2}, at most {most_record}; TLS is {:.0} % of app", self.tls_share() * 1e2)?;
+        }
+        writeln!(f)?;
+        let (messages, stamped) = (self.messages(), self.stamped());
+        if stamped > 0 && stamped < messages {
+            writeln!(f, "arrivals: stamped {stamped} of {messages} messages; nic and total are of these alone")?;
+        }
         if self.every > 1 {
             writeln!(f, "timed: one read in {}", self.every)?;
         }
         writeln!(f, "clock: {}", self.clock())
     }
+}
+
+/// A time in microseconds, eight columns wide up to a minute and a half, with at least six digits.
+fn figure(time: f64) -> String {
+    let decimals = match time {
+        ..9_999.999_5 => 3,
+        ..99_999.995 => 2,
+        ..999_999.95 => 1,
+        _ => 0,
+    };
+    format!("{time:>8.decimals$}")
 }
 
 impl fmt::Debug for Stages {

@@ -206,6 +206,10 @@ impl Probe for Stamps {
         driver.stamp_arrivals()
     }
 
+    fn without_tls(&mut self) {
+        self.stages.without_tls();
+    }
+
     #[inline]
     fn woke(&mut self) {
         self.woke = self.ticker.now();

@@ -233,15 +233,41 @@ fn sampling_times_all_messages_of_a_quarter_of_reads() {
 }
 
 #[test]
-fn the_table_has_a_line_for_each_stage() {
+fn the_table_has_a_line_for_each_stage_but_tls_without_tls() {
     let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
     read(&kernel, &mut shard, HELLO);
     let table = shard.stages().unwrap().to_string();
-    assert_eq!(table.lines().count(), 3 + Stage::ALL.len(), "{table}");
+    assert_eq!(table.lines().count(), 2 + Stage::ALL.len(), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     for stage in Stage::ALL {
-        assert!(table.lines().any(|line| line.starts_with(stage.name())), "{table}");
+        let has_line = table.lines().any(|line| line.starts_with(stage.name()));
+        assert_eq!(has_line, stage != Stage::Tls, "{table}");
     }
+    assert!(!table.contains("TLS"), "{table}");
+}
+
+#[test]
+fn columns_stay_apart_for_times_from_ten_milliseconds_up() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::from_millis(12));
+    read(&kernel, &mut shard, &HELLO.repeat(3));
+    let table = shard.stages().unwrap().to_string();
+    let row = table.lines().find(|line| line.starts_with("app")).unwrap();
+    assert_eq!(row.split_whitespace().count(), 11, "{table}");
+    assert!(row.split_whitespace().last().unwrap().parse::<f64>().unwrap() >= 24e3, "{table}");
+    assert!(table.lines().skip(1).take(3).all(|line| line.chars().count() <= 110), "{table}");
+}
+
+#[test]
+fn the_table_says_if_only_some_arrivals_were_stamped() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    read(&kernel, &mut shard, HELLO);
+    let now = Ticker::here().anchor(Clock::Monotonic);
+    kernel.0.borrow_mut().arrival = Some(Arrival { clock: Clock::Monotonic, nanos: now.nanos });
+    read(&kernel, &mut shard, HELLO);
+    let stages = shard.stages().unwrap();
+    assert_eq!((stages.stamped(), stages.messages()), (1, 2));
+    let table = stages.to_string();
+    assert!(table.contains("arrivals: stamped 1 of 2 messages; nic and total are of these alone\n"), "{table}");
 }
 
 #[test]
