@@ -10,7 +10,6 @@ use crate::{
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use tautline_io::Driver;
 use tautline_tls::{Engine, EngineKind, plain};
 use tautline_tls_rustls::Fused;
 
@@ -35,7 +34,6 @@ use tautline_tls_rustls::Fused;
 pub struct Client<E = Fused> {
     tls: Tls<ClientConfig, E>,
     plan: Plan,
-    targets: Vec<Arc<Target>>,
 }
 
 impl Client<plain::Engine> {
@@ -52,6 +50,7 @@ impl<E: EngineChoice> Client<E> {
             config: Arc::new(Config::default()),
             driver: DriverConfig::default(),
             listen: Vec::new(),
+            targets: Vec::new(),
             sockets: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
@@ -67,7 +66,7 @@ impl<E: EngineChoice> Client<E> {
             ends_idle: true,
             name: "tautline-client",
         };
-        Self { tls: tls.into(), plan, targets: Vec::new() }
+        Self { tls: tls.into(), plan }
     }
 
     /// Sets the driver. Default: [epoll](DriverConfig::default).
@@ -80,7 +79,7 @@ impl<E: EngineChoice> Client<E> {
     ///
     /// Further ones are given to the loop that runs, by [`ShardHandle::connect`](crate::ShardHandle::connect).
     pub fn target(mut self, target: Target) -> Self {
-        self.targets.push(Arc::new(target));
+        self.plan.targets.push(Arc::new(target));
         self
     }
 
@@ -144,21 +143,22 @@ impl<E: EngineChoice> Client<E> {
     /// Chooses the engine by the targets' scheme: without TLS if it is `ws://`.
     fn choose<W: Work>(self, work: W) -> Result<W::Output, Error> {
         let secure = self.is_secure()?;
-        let Self { tls: Tls { engine, config }, plan, targets } = self;
-        let then = Composed { plan, config, targets, work };
+        let Self { tls: Tls { engine, config }, plan } = self;
+        let then = Composed { plan, config, work };
         if secure { engine.choose(then) } else { then.with(plain::Engine) }
     }
 
     fn is_secure(&self) -> Result<bool, Error> {
-        let secure = self.targets.iter().filter(|target| target.is_secure()).count();
-        if self.targets.is_empty() {
+        let targets = &self.plan.targets;
+        let secure = targets.iter().filter(|target| target.is_secure()).count();
+        if targets.is_empty() {
             if !self.plan.ends_idle {
                 return Ok(true);
             }
             let what = "no target to connect to was given; a client that stays takes them later";
             return Err(ConnectError::Target(what.into()).into());
         }
-        if secure != 0 && secure != self.targets.len() {
+        if secure != 0 && secure != targets.len() {
             let what = "ws:// and wss:// targets need a client each: a loop has one TLS engine";
             return Err(ConnectError::Target(what.into()).into());
         }
@@ -170,14 +170,13 @@ impl<E: EngineChoice> Client<E> {
 trait Work {
     type Output;
 
-    fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<Self::Output, Error>;
+    fn work<E: Engine>(self, engine: E, plan: Plan) -> Result<Self::Output, Error>;
 }
 
 /// A client before its engine is known.
 struct Composed<W> {
     plan: Plan,
     config: ClientConfig,
-    targets: Vec<Arc<Target>>,
     work: W,
 }
 
@@ -185,9 +184,9 @@ impl<W: Work> Then for Composed<W> {
     type Output = Result<W::Output, Error>;
 
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
-        let Self { mut plan, config, targets, work } = self;
+        let Self { mut plan, config, work } = self;
         plan.driver = settle(plan.driver, kind.capabilities())?;
-        work.work(kind.client(&config)?, plan, targets)
+        work.work(kind.client(&config)?, plan)
     }
 }
 
@@ -199,7 +198,7 @@ struct Start<M> {
 impl<H: Handler, M: FnOnce(u32) -> H + Send + 'static> Work for Start<M> {
     type Output = ServerHandle;
 
-    fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<ServerHandle, Error> {
+    fn work<E: Engine>(self, engine: E, plan: Plan) -> Result<ServerHandle, Error> {
         let reloader = Reloader::new(engine.clone(), plan.config.offload.clone());
         let config = plan.config.clone();
         // The one loop takes it.
@@ -209,7 +208,7 @@ impl<H: Handler, M: FnOnce(u32) -> H + Send + 'static> Work for Start<M> {
             Box::new(move |number, driver| {
                 let make = make.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let make = make.ok_or_else(|| io::Error::other("a client has one loop"))?;
-                Ok(Box::new(connected(number, &config, engine.clone(), driver, make(number), &targets)?))
+                Ok(Box::new(Shard::new(number, config.clone(), engine.clone(), driver, make(number))?))
             }),
         );
         PreparedServer::new(launched?).go_on()
@@ -224,28 +223,15 @@ struct Run<H> {
 impl<H: Handler> Work for Run<H> {
     type Output = H;
 
-    fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<H, Error> {
+    fn work<E: Engine>(self, engine: E, plan: Plan) -> Result<H, Error> {
         let run = || {
-            let mut shard = connected(0, &plan.config, engine, plan.driver.open()?, self.handler, &targets)?;
+            let mut shard = Shard::new(0, plan.config.clone(), engine, plan.driver.open()?, self.handler)?;
+            for target in &plan.targets {
+                shard.connect(target.clone());
+            }
             run_to_end(&mut shard, plan.ends_idle, &Jobs::default())?;
             Ok(shard.into_handler())
         };
         run().map_err(|error| Error::Machine { what: "cannot run a loop", error })
     }
-}
-
-/// A loop that connects to `targets`.
-fn connected<E: Engine, H: Handler>(
-    number: u32,
-    config: &Arc<Config>,
-    engine: E,
-    driver: Box<dyn Driver>,
-    handler: H,
-    targets: &[Arc<Target>],
-) -> io::Result<Shard<E, H>> {
-    let mut shard = Shard::new(number, config.clone(), engine, driver, handler)?;
-    for target in targets {
-        shard.connect(target.clone());
-    }
-    Ok(shard)
 }

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tautline_engine::probe::{Probe, Stages};
-use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying, Totals};
+use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying, Target, Totals};
 use tautline_io::{Address, ListenOptions};
 use tautline_tls::Engine;
 
@@ -14,6 +14,7 @@ use tautline_tls::Engine;
 pub(crate) trait Loop {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address>;
     fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address>;
+    fn connect(&mut self, target: Arc<Target>);
     fn handle(&self) -> ShardHandle;
     fn set_others(&mut self, others: Vec<ShardHandle>);
     fn set_probe(&mut self, probe: Box<dyn Probe>);
@@ -52,6 +53,10 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
 
     fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address> {
         self.listen_on(socket)
+    }
+
+    fn connect(&mut self, target: Arc<Target>) {
+        self.connect(target);
     }
 
     fn handle(&self) -> ShardHandle {

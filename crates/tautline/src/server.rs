@@ -57,6 +57,7 @@ impl<E: EngineChoice> Server<E> {
             config: Arc::new(Config::default()),
             driver: DriverConfig::default(),
             listen: Vec::new(),
+            targets: Vec::new(),
             sockets: Vec::new(),
             shards: 1,
             cpus: Vec::new(),

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use tautline_engine::probe::Stamps;
-use tautline_engine::{Bridge, Config, ShardHandle};
+use tautline_engine::{Bridge, Config, ShardHandle, Target};
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
 
@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
     pub(crate) driver: DriverConfig,
     pub(crate) listen: Vec<Address>,
+    /// What the loop of a client connects to.
+    pub(crate) targets: Vec<Arc<Target>>,
     /// Listening sockets that something else has made.
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) shards: usize,
@@ -261,6 +263,10 @@ impl Plan {
         }
         for socket in self.sockets_of(number).map_err(not_to_listen_on)? {
             shard.listen_on(socket).map_err(not_to_listen_on)?;
+        }
+        // After the probe is set: only sockets that are made then have the times of arrival.
+        for target in &self.targets {
+            shard.connect(target.clone());
         }
         Ok((shard, addresses))
     }

@@ -75,10 +75,27 @@ fn both_ends_count_every_message() {
             assert!(stages.spread(Stage::Total).mean >= stages.spread(Stage::Nic).mean);
             assert!(stages.spread(Stage::Tls).min > 0.0 && stages.tls_share() < 1.0);
             assert_eq!(stages.per_read(), (1.0, 1));
+            assert!(stages.to_string().contains("\ntls "), "{stages}");
         }
         server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
         std::thread::sleep(Duration::from_millis(200));
     }
+    client.join().unwrap();
+    server.join().unwrap();
+}
+
+/// A target with the address in it is dialed at once, which must not be before arrivals are stamped.
+#[test]
+fn the_first_connection_of_a_client_has_times_of_arrival() {
+    let server = server(1).start_with_stages(|_| Echo).unwrap();
+    let (done, is_done) = channel();
+    let client = Client::new(client_config()).target(target(&server.addresses()[0])).config(config());
+    let client = client.start_with_stages(move |_| Ping { done, left: 5 * MESSAGES }).unwrap();
+    is_done.recv_timeout(PATIENCE).unwrap();
+    let [at_server, at_client] = [&server, &client].map(|handle| handle.stages().unwrap().stamped());
+    // The kernel begins to stamp shortly after it was asked to.
+    assert!(at_client > 0 || at_server == 0, "{at_client} at the client, {at_server} at the server");
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
     client.join().unwrap();
     server.join().unwrap();
 }
