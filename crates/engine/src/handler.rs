@@ -89,6 +89,16 @@ pub trait Handler: 'static {
         let _ = conn;
     }
 
+    /// Messages to this connection were dropped: `count` of them, since the last call. 65,535 stands for that number or more.
+    ///
+    /// They are those that made way for others in the queue, under [`DropOldest`](crate::SlowConsumer::DropOldest) and
+    /// [`KeepLatest`](crate::SlowConsumer::KeepLatest), and those that were [`Delivery::Dropped`](crate::Delivery::Dropped),
+    /// published ones included. It follows the event that dropped them. Messages that are dropped by sends within this call are
+    /// reported after the connection's next event. It is not called once the connection has begun to close.
+    fn on_dropped(&mut self, conn: &mut Conn<'_, Self::State>, count: u32) {
+        let _ = (conn, count);
+    }
+
     /// An open connection ended. Called once for each [`on_open`](Self::on_open); messages sent here are discarded.
     fn on_close(&mut self, conn: &mut Conn<'_, Self::State>, closed: &Closed) {
         let _ = (conn, closed);
@@ -214,6 +224,10 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_drain(&mut self, conn: &mut Conn<'_, T>) {
         (**self).on_drain(conn);
+    }
+
+    fn on_dropped(&mut self, conn: &mut Conn<'_, T>, count: u32) {
+        (**self).on_dropped(conn, count);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, T>, closed: &Closed) {

@@ -143,6 +143,10 @@ impl<H: Handler> Handler for Traced<H> {
         self.within(conn.id(), |app| app.on_drain(conn));
     }
 
+    fn on_dropped(&mut self, conn: &mut Conn<'_, H::State>, count: u32) {
+        self.within(conn.id(), |app| app.on_dropped(conn, count));
+    }
+
     fn on_close(&mut self, conn: &mut Conn<'_, H::State>, closed: &Closed) {
         if let Some(span) = self.spans.get(&conn.id()) {
             span.record("websocket.close_code", closed.code.get());

@@ -37,6 +37,8 @@ pub(crate) struct Outbound {
     close: Option<Box<(CloseCode, String)>>,
     /// Whether `on_drain` must be called once the queue is empty.
     drain_owed: bool,
+    /// Messages that were dropped since the last call of `on_dropped`, or the largest number: an idle connection stays small.
+    dropped: u16,
 }
 
 impl Outbound {
@@ -50,6 +52,7 @@ impl Outbound {
             streaming: None,
             close: None,
             drain_owed: false,
+            dropped: 0,
         }
     }
 
@@ -76,8 +79,7 @@ impl Outbound {
         }
         shared.counters.messages_out.add(1);
         if self.streaming.is_some() {
-            shared.counters.messages_dropped.add(1);
-            return Delivery::Dropped;
+            return self.drop_within_another(shared);
         }
         if self.is_blocked(transport.wire) && !self.make_room(message.payload.len(), message.policy, transport, shared)
         {
@@ -107,8 +109,7 @@ impl Outbound {
         }
         shared.counters.messages_out.add(1);
         if self.streaming.is_some() {
-            shared.counters.messages_dropped.add(1);
-            return Delivery::Dropped;
+            return self.drop_within_another(shared);
         }
         if self.is_blocked(transport.wire) {
             return self.enqueue(Item::Shared(publication.clone()), publication.policy, transport, shared);
@@ -247,6 +248,16 @@ impl Outbound {
         self.drain_owed = false;
     }
 
+    /// Whether `on_dropped` must be called.
+    pub(crate) const fn has_dropped(&self) -> bool {
+        self.dropped > 0
+    }
+
+    /// The messages dropped so far, for a call of `on_dropped`.
+    pub(crate) fn take_dropped(&mut self) -> u32 {
+        core::mem::take(&mut self.dropped).into()
+    }
+
     /// Gives the driver as many bytes as it takes, also from the queue, until the [visit](crate::turn::visit) has done much. Then ends
     /// our direction, if that is due.
     pub(crate) fn flush(&mut self, transport: &mut Transport<'_>, shared: &mut Shared) {
@@ -348,6 +359,7 @@ impl Outbound {
         let policy = policy.unwrap_or(shared.config.slow_consumer);
         let pushed = self.queue.push(item, policy, &mut dropped);
         if dropped > 0 {
+            self.note_dropped(dropped);
             count_dropped(policy, dropped, &shared.counters);
         }
         match pushed {
@@ -364,6 +376,18 @@ impl Outbound {
             }
         }
         Delivery::Queued(self.buffered(transport.wire))
+    }
+
+    /// Drops a message that would lie between the pieces of another.
+    #[cold]
+    fn drop_within_another(&mut self, shared: &Shared) -> Delivery {
+        shared.counters.messages_dropped.add(1);
+        self.note_dropped(1);
+        Delivery::Dropped
+    }
+
+    fn note_dropped(&mut self, dropped: u64) {
+        self.dropped = self.dropped.saturating_add(u16::try_from(dropped).unwrap_or(u16::MAX));
     }
 
     /// Notes that only the messages in the queue still wait.

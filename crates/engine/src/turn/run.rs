@@ -43,6 +43,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.is_drained() && link.awaits == Awaits::Nothing {
             self.report_drained(driver, link);
         }
+        if link.out.has_dropped() {
+            self.report_dropped(driver, link);
+        }
         if link.held || matches!(link.phase, Phase::Streaming(_)) {
             self.stream_and_resume(driver, link);
         }
@@ -86,6 +89,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             drains += 1;
             link.out.report_drained();
             link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            self.flush(driver, link);
+        }
+    }
+
+    /// Reports dropped messages. Those that the handler's own sends drop wait for the next event: a handler that sends a note to a
+    /// peer that does not read would else be called for ever.
+    #[cold]
+    fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let dropped = link.out.take_dropped();
+        if link.phase.takes_messages() {
+            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_dropped(conn, dropped));
             self.flush(driver, link);
         }
     }

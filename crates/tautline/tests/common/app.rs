@@ -13,6 +13,7 @@ pub(crate) enum Event {
     Open(ConnId, Seen),
     Pong(Vec<u8>),
     Drain(ConnId),
+    Dropped(u32),
     Close(ConnId, Closed),
     Failed(DialId, String, Option<Duration>),
     /// The status and the body of a server's refusal.
@@ -128,6 +129,7 @@ pub(crate) struct App {
     message: Arc<OnMessage>,
     chunk: Arc<OnChunk>,
     drain: Arc<Open>,
+    dropped: Arc<Open>,
     request: Option<Arc<OnRequest>>,
 }
 
@@ -141,6 +143,7 @@ impl Default for App {
             }),
             chunk: Arc::new(|_, _, _| {}),
             drain: Arc::new(|_, _| {}),
+            dropped: Arc::new(|_, _| {}),
             request: None,
         }
     }
@@ -177,6 +180,11 @@ impl App {
 
     pub(crate) fn on_drain(mut self, act: impl Fn(&Events, &mut Conn<'_, u64>) + Send + Sync + 'static) -> Self {
         self.drain = Arc::new(act);
+        self
+    }
+
+    pub(crate) fn on_dropped(mut self, act: impl Fn(&Events, &mut Conn<'_, u64>) + Send + Sync + 'static) -> Self {
+        self.dropped = Arc::new(act);
         self
     }
 
@@ -229,6 +237,11 @@ impl Handler for App {
     fn on_drain(&mut self, conn: &mut Conn<'_, u64>) {
         self.events.push(Event::Drain(conn.id()));
         (self.drain)(&self.events, conn);
+    }
+
+    fn on_dropped(&mut self, conn: &mut Conn<'_, u64>, count: u32) {
+        self.events.push(Event::Dropped(count));
+        (self.dropped)(&self.events, conn);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, u64>, closed: &Closed) {

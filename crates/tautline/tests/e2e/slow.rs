@@ -122,6 +122,12 @@ fn at_once(numbers: &[usize]) -> usize {
     numbers.iter().enumerate().take_while(|(at, number)| at == *number).count()
 }
 
+/// The messages that the handler was told were dropped.
+fn told(server: &Started) -> u64 {
+    let told = |event: &Event| if let Event::Dropped(count) = event { u64::from(*count) } else { 0 };
+    server.events.all().iter().map(told).sum()
+}
+
 #[test]
 fn drop_newest() {
     each(|over, deflate| {
@@ -136,6 +142,7 @@ fn drop_newest() {
         assert!(!dropped.is_empty());
         assert_eq!(server.counters().messages_dropped, dropped.len() as u64);
         assert_eq!(server.counters().dropped_newest, dropped.len() as u64);
+        assert_eq!(told(&server), dropped.len() as u64);
         assert!(server.events.all().iter().any(|event| matches!(event, Event::Drain(_))));
         server.survives();
     });
@@ -151,6 +158,8 @@ fn drop_oldest() {
         let waited = LIMIT / 10_064;
         assert_eq!(numbers[at_once(&numbers)..], (COUNT - waited..COUNT).collect::<Vec<_>>());
         assert_eq!(server.counters().dropped_oldest, (COUNT - numbers.len()) as u64);
+        // The handler is told, although each message was taken when it was sent.
+        assert_eq!(told(&server), (COUNT - numbers.len()) as u64);
         server.survives();
     });
 }
@@ -169,6 +178,7 @@ fn keep_latest() {
         let waited: Vec<usize> = (first..first + 20).map(|i| latest[&(i % 20)]).collect();
         assert_eq!(numbers[first..], waited);
         assert_eq!(server.counters().dropped_latest, (COUNT - numbers.len()) as u64);
+        assert_eq!(told(&server), (COUNT - numbers.len()) as u64);
         server.survives();
     });
 }
@@ -200,6 +210,43 @@ fn disconnect() {
         // No queued message was sent.
         assert!(count < first_closed);
         drop(socket);
+        server.forgets();
+        server.stop();
+    });
+}
+
+#[test]
+fn a_note_about_dropped_messages_does_not_lead_to_another_one() {
+    both(|over| {
+        let mut config = config();
+        config.slow_consumer = SlowConsumer::DropOldest(LIMIT);
+        let large = vec![9; 100_000];
+        let note = large.clone();
+        let app = App::default().on_message(|events, conn, message| {
+            events.note(message.text().unwrap());
+            conn.subscribe("feed");
+        });
+        let app = app.on_dropped(move |_, conn| {
+            // It makes the oldest message give way too.
+            conn.binary(&note);
+        });
+        let server = serve(over, config, app);
+        let mut peer = server.peer();
+        peer.send(&masked(TEXT, b"go"));
+        server.events.noted(0);
+        let mut published = 0;
+        while server.counters().messages_dropped < 20 {
+            server.handle.publish("feed", Outgoing::binary(&large)).unwrap();
+            published += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        peer.send(&masked(TEXT, b"still here"));
+        assert_eq!(server.events.noted(1), "still here");
+        let events = server.events.all();
+        let told = events.iter().filter(|event| matches!(event, Event::Dropped(_))).count();
+        assert!((1..=published + 1).contains(&told), "{told} calls for {published} messages");
+        drop(peer);
         server.forgets();
         server.stop();
     });
