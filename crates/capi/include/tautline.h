@@ -618,6 +618,9 @@ typedef taut_code (*taut_on_redial)(void *user, uint64_t dial, struct taut_redia
 // A client has given up a target for ever.
 typedef taut_code (*taut_on_dial_end)(void *user, uint64_t dial);
 
+// A policy has dropped messages to a connection: `count` of them since the last call.
+typedef taut_code (*taut_on_dropped)(void *user, struct taut_conn conn, uint32_t count);
+
 // The callbacks of a server or a client. Each may be null.
 //
 // Loops call them on their own threads: with several loops, several threads at once. A callback must not block, since all
@@ -657,6 +660,8 @@ typedef struct taut_callbacks {
     taut_on_dial_end dial_end;
     // Called once with `user` after the last callback, also if the start fails.
     taut_destroy destroy;
+    // Messages to a connection were dropped, after they were taken, or instead of it.
+    taut_on_dropped dropped;
 } taut_callbacks;
 
 // The settings of a server. Fields that are zero have their defaults.

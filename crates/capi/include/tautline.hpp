@@ -411,6 +411,8 @@ public:
     virtual void on_chunk(Conn, const Message &) {}
     virtual void on_pong(Conn, View) {}
     virtual void on_drain(Conn) {}
+    // A policy has dropped messages to the connection: this number since the last call.
+    virtual void on_dropped(Conn, std::uint32_t) {}
     virtual void on_timer(Conn, std::uint64_t) {}
     virtual void on_close(Conn, const taut_closed &) {}
     virtual void on_loop_timer(const taut_loop *, std::uint64_t) {}
@@ -455,6 +457,9 @@ inline taut_callbacks callbacks(Handler &handler) noexcept {
     };
     made.pong = [](void *user, taut_conn conn, const std::uint8_t *data, std::size_t len) {
         return guard(user, [&](Handler &h) { h.on_pong(Conn(conn), View(data, len)); });
+    };
+    made.dropped = [](void *user, taut_conn conn, uint32_t count) {
+        return guard(user, [&](Handler &h) { h.on_dropped(Conn(conn), count); });
     };
     made.drain = [](void *user, taut_conn conn) { return guard(user, [&](Handler &h) { h.on_drain(Conn(conn)); }); };
     made.timer = [](void *user, taut_conn conn, std::uint64_t id) {

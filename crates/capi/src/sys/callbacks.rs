@@ -51,6 +51,8 @@ pub type OnMessage = Option<unsafe extern "C" fn(user: *mut c_void, conn: Conn, 
 pub type OnPong = Option<unsafe extern "C" fn(user: *mut c_void, conn: Conn, data: *const u8, len: usize) -> Code>;
 /// Something happened on a connection.
 pub type OnConn = Option<unsafe extern "C" fn(user: *mut c_void, conn: Conn) -> Code>;
+/// A policy has dropped messages to a connection: `count` of them since the last call.
+pub type OnDropped = Option<unsafe extern "C" fn(user: *mut c_void, conn: Conn, count: u32) -> Code>;
 /// A timer of a connection is due.
 pub type OnTimer = Option<unsafe extern "C" fn(user: *mut c_void, conn: Conn, id: u64) -> Code>;
 /// An open connection ended.
@@ -106,4 +108,6 @@ pub struct Callbacks {
     pub dial_end: OnDialEnd,
     /// Called once with `user` after the last callback, also if the start fails.
     pub destroy: Destroy,
+    /// Messages to a connection were dropped, after they were taken, or instead of it.
+    pub dropped: OnDropped,
 }

@@ -206,6 +206,13 @@ impl Handler for Calls {
         }
     }
 
+    fn on_dropped(&mut self, conn: &mut tautline::Conn<'_, State>, count: u32) {
+        if let Some(dropped) = self.program.callbacks.dropped {
+            // SAFETY: the program gave a function of this type, to be called with this pointer.
+            self.call(conn, |user, conn| unsafe { dropped(user, conn, count) });
+        }
+    }
+
     fn on_timer(&mut self, conn: &mut tautline::Conn<'_, State>, id: u64) {
         if let Some(timer) = self.program.callbacks.timer {
             // SAFETY: the program gave a function of this type, to be called with this pointer.

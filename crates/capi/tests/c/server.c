@@ -559,6 +559,56 @@ static void certificates_are_replaced_and_a_drain_ends(void) {
     taut_tls_config_release(client);
 }
 
+/* Messages that a policy has dropped. Guarded by `lock`. */
+static int dropped;
+
+static taut_code on_dropped(void *user, taut_conn conn, uint32_t count) {
+    (void)user;
+    CHECK(taut_conn_is_open(conn) == 1 && count > 0);
+    pthread_mutex_lock(&lock);
+    dropped += (int)count;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+    return TAUT_OK;
+}
+
+/* Answers with more than the kernel takes for a peer that does not read. */
+static taut_code on_message_flood(void *user, taut_conn conn, const taut_message *incoming) {
+    static uint8_t large[1 << 20];
+    taut_message out = message(0, large, sizeof large);
+    int i;
+    (void)user, (void)incoming;
+    for (i = 0; i < 64; i++) CHECK(taut_conn_send(conn, &out) == TAUT_OK);
+    return TAUT_OK;
+}
+
+static void a_callback_tells_of_dropped_messages(void) {
+    static struct seen seen;
+    static const char *listen[] = {"127.0.0.1:0"};
+    taut_settings *settings = patient();
+    taut_callbacks callbacks = server_callbacks(&seen);
+    taut_server_options options;
+    taut_socket *socket;
+    CHECK(taut_settings_set(settings, TAUT_SET_SLOW_POLICY, TAUT_SLOW_DROP_OLDEST, detail()) == TAUT_OK);
+    CHECK(taut_settings_set(settings, TAUT_SET_SLOW_LIMIT, 2 << 20, detail()) == TAUT_OK);
+    callbacks.message = on_message_flood;
+    callbacks.dropped = on_dropped;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.listen = listen;
+    options.listen_count = 1;
+    options.settings = settings;
+    options.callbacks = &callbacks;
+    CHECK(taut_server_start(&options, &running, detail()) == TAUT_OK);
+    taut_settings_free(settings);
+    socket = socket_to(at("ws", "/"), NULL);
+    say(socket, "go");
+    wait_for(&dropped, 1);
+    CHECK((int)counter("dropped_oldest") == dropped);
+    CHECK(taut_socket_free(socket) == TAUT_OK);
+    stop(&seen);
+}
+
 /* A callback that does not return until `let_go`. Guarded by `lock`. */
 static int let_go;
 
@@ -833,6 +883,7 @@ int main(int argc, char **argv) {
     a_target_names_the_server_in_tls();
     requests_are_answered_at_once_or_later();
     certificates_are_replaced_and_a_drain_ends();
+    a_callback_tells_of_dropped_messages();
     a_callback_that_does_not_return_holds_up_its_loop_alone();
     clients_connect_and_reconnect();
     options_that_are_wrong_are_refused();
