@@ -217,7 +217,8 @@ impl Error for Cause {
     }
 }
 
-/// The reason why a client could not connect. As with [`Cause`], `{:#}` appends the text of its sources.
+/// The reason why a client could not connect. As with [`Cause`], `{:#}` appends the text of its sources. So does `{:?}`, which
+/// a `main` prints that returns the error.
 ///
 /// ```
 /// use tautline_conn::closed::{Cause, ConnectError, Deadline};
@@ -225,7 +226,7 @@ impl Error for Cause {
 /// let error = ConnectError::Ended(Cause::Timeout(Deadline::Handshake));
 /// assert_eq!(error.to_string(), "the peer missed the handshake deadline");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The target is unusable. The text names the part and the remedy.
@@ -260,9 +261,8 @@ impl ConnectError {
     /// let failed = |address: &str, kind: io::ErrorKind| (address.parse().unwrap(), Arc::new(io::Error::from(kind)));
     /// let refused = failed("[::1]:443", io::ErrorKind::ConnectionRefused);
     /// let error = ConnectError::of_attempts([refused, failed("127.0.0.1:443", io::ErrorKind::HostUnreachable)]).unwrap();
-    /// assert_eq!(error.to_string(), "cannot connect to 127.0.0.1:443 or [::1]:443");
     /// let all = "cannot connect to 127.0.0.1:443: host unreachable; to [::1]:443: connection refused";
-    /// assert_eq!(format!("{error:#}"), all);
+    /// assert_eq!(error.to_string(), all);
     /// ```
     #[must_use]
     pub fn of_attempts(failed: impl IntoIterator<Item = (Address, Arc<io::Error>)>) -> Option<Self> {
@@ -343,13 +343,10 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(what) | Self::Resolve(what) | Self::Proxy(what) => f.write_str(what),
+            // Without the reason nobody can act.
             Self::Io { address, error, others } => {
-                with_causes(f, format_args!("cannot connect to {address}"), &**error)?;
-                let is_long = f.alternate();
-                others.iter().try_for_each(|(address, error)| match is_long {
-                    true => with_causes(f, format_args!("; to {address}"), &**error),
-                    false => write!(f, " or {address}"),
-                })
+                write!(f, "cannot connect to {address}: {error}")?;
+                others.iter().try_for_each(|(address, error)| write!(f, "; to {address}: {error}"))
             }
             Self::Handshake(error) => write!(f, "{error}"),
             Self::Ended(cause) => fmt::Display::fmt(cause, f),
@@ -357,13 +354,18 @@ impl fmt::Display for ConnectError {
     }
 }
 
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
+    }
+}
+
 impl Error for ConnectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Io { error, .. } => Some(&**error),
             Self::Handshake(error) => error.source(),
             Self::Ended(cause) => cause.source(),
-            Self::Target(_) | Self::Resolve(_) | Self::Proxy(_) => None,
+            Self::Io { .. } | Self::Target(_) | Self::Resolve(_) | Self::Proxy(_) => None,
         }
     }
 }
@@ -398,8 +400,16 @@ mod tests {
         let unreachable = ConnectError::of_attempts([(address, reset)]).unwrap();
         for error in [unreachable, ConnectError::Ended(lost)] {
             assert_eq!(format!("{error:#}"), chain(&error).join(": "));
-            assert!(error.source().unwrap().is::<io::Error>());
+            assert_eq!(format!("{error:?}"), format!("{error:#}"));
         }
+    }
+
+    #[test]
+    fn an_address_that_is_not_reached_is_told_with_its_reason() {
+        let failed = |address: &str, kind: io::ErrorKind| (address.parse().unwrap(), Arc::new(io::Error::from(kind)));
+        let refused = ConnectError::of_attempts([failed("127.0.0.1:1", io::ErrorKind::ConnectionRefused)]).unwrap();
+        assert_eq!(refused.to_string(), "cannot connect to 127.0.0.1:1: connection refused");
+        assert!(refused.source().is_none(), "reports that print all sources would have the reason twice");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use tautline_engine::{Closed, ConnectError};
 
 /// The reason why a socket could not be opened, or why it ended.
 ///
-/// `{}` prints the error's own text. `{:#}` appends the text of its sources.
-#[derive(Debug)]
+/// `{}` prints the error's own text. `{:#}` appends the text of its sources. So does `{:?}`, which a `main` prints that returns
+/// the error.
 #[non_exhaustive]
 pub enum Error {
     /// The TLS configuration cannot work.
@@ -51,6 +51,12 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
@@ -84,5 +90,21 @@ impl From<ConnectError> for Error {
 impl From<tautline_tls::Error> for Error {
     fn from(error: tautline_tls::Error) -> Self {
         Self::Tls(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+    use std::io;
+    use std::sync::Arc;
+    use tautline_engine::ConnectError;
+
+    #[test]
+    fn the_debug_form_is_for_people_too() {
+        let refused = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let error = Error::Connect(ConnectError::of_attempts([("127.0.0.1:1".parse().unwrap(), refused)]).unwrap());
+        assert_eq!(format!("{error:?}"), "cannot connect to 127.0.0.1:1: connection refused");
+        assert_eq!(format!("{error}"), format!("{error:?}"));
     }
 }
