@@ -5,6 +5,7 @@
 //! ```
 
 use axum::response::Response;
+use axum::serve::ListenerExt;
 use axum::{Router, routing};
 use tautline_tokio::axum::{Socket, WebSocketUpgrade};
 
@@ -13,6 +14,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".into());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
+    // Pages too leave at once. The extractor sets this for its own connections.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
     axum::serve(listener, routes()).await?;
     Ok(())
 }

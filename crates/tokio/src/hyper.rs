@@ -6,9 +6,11 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::socket::WebSocket;
 use crate::timer::now;
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +21,88 @@ use tautline_tls::plain;
 use tautline_ws::Role;
 use tautline_ws::deflate::{DeflateConfig, DeflateParams};
 use tautline_ws::handshake;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 /// A connection that hyper has upgraded.
-pub type Stream = TokioIo<Upgraded>;
+///
+/// A TCP connection that hyper serves without TLS, by itself or by axum, is found again: then messages leave at once
+/// (TCP_NODELAY), and no other layer is between it and the socket. Set TCP_NODELAY for other streams yourself.
+#[derive(Debug)]
+pub struct Stream(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    /// The connection, and bytes that hyper had read already.
+    Tcp(TcpStream, Bytes),
+    Other(TokioIo<Upgraded>),
+}
+
+impl Stream {
+    fn new(upgraded: Upgraded) -> Self {
+        // As hyper's own server has it, or that of axum.
+        let found = match upgraded.downcast::<TokioIo<TcpStream>>() {
+            Ok(parts) => Ok((parts.io, parts.read_buf)),
+            Err(other) => auto::upgrade::downcast::<TokioIo<TcpStream>>(other).map(|parts| (parts.io, parts.read_buf)),
+        };
+        match found {
+            Ok((stream, read)) => {
+                let stream = stream.into_inner();
+                if let Err(error) = stream.set_nodelay(true) {
+                    log::info!("messages may wait for each other (TCP_NODELAY): {error}");
+                }
+                Self(Inner::Tcp(stream, read))
+            }
+            Err(other) => Self(Inner::Other(TokioIo::new(other))),
+        }
+    }
+
+    /// The TCP connection, if it is one without TLS of the server's.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<&TcpStream> {
+        match &self.0 {
+            Inner::Tcp(stream, _) => Some(stream),
+            Inner::Other(_) => None,
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, window: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Inner::Tcp(stream, read) if read.is_empty() => Pin::new(stream).poll_read(cx, window),
+            Inner::Tcp(_, read) => {
+                let taken = read.split_to(read.len().min(window.remaining()));
+                window.put_slice(&taken);
+                Poll::Ready(Ok(()))
+            }
+            Inner::Other(stream) => Pin::new(stream).poll_read(cx, window),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Inner::Tcp(stream, _) => Pin::new(stream).poll_write(cx, bytes),
+            Inner::Other(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Inner::Tcp(stream, _) => Pin::new(stream).poll_flush(cx),
+            Inner::Other(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Inner::Tcp(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Inner::Other(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
 
 /// Accepts the WebSocket that a request asks for, on the terms of [`Config::upgrade`].
 ///
@@ -86,7 +167,7 @@ impl Future for Upgrade {
         let upgraded = ready!(Pin::new(&mut self.on_upgrade).poll(cx)).map_err(io::Error::other)?;
         let session: Session = Box::new(plain::Session);
         let connection = Connection::upgraded(session, Role::Server, self.deflate, self.config.clone(), now());
-        let mut socket = WebSocket::new(TokioIo::new(upgraded), connection, self.config.clone())?;
+        let mut socket = WebSocket::new(Stream::new(upgraded), connection, self.config.clone())?;
         socket.set_opened(std::mem::take(&mut self.opened));
         Poll::Ready(Ok(socket))
     }

@@ -14,6 +14,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use std::time::{Duration, Instant};
 use tautline_tokio::axum::{Socket, WebSocketUpgrade};
 use tautline_tokio::{CloseCode, Config, ConnectError, Connector, DeflateConfig, Error, Message, Target};
 use tokio::net::{TcpListener, TcpStream};
@@ -60,6 +61,36 @@ async fn axum_serves_a_websocket_beside_other_routes() {
     socket.binary(&[1; 100_001]).await.unwrap();
     assert!(socket.recv().await.unwrap().is_none());
     assert_eq!(socket.closed().unwrap().code, CloseCode::MESSAGE_TOO_BIG);
+}
+
+/// With Nagle's algorithm the second of two messages waits for the client's delayed acknowledgement, 40 ms and more.
+#[tokio::test]
+async fn the_second_of_two_messages_does_not_wait() {
+    let (listener, address) = listener().await;
+    let answer_twice = |mut socket: Socket| async move {
+        assert!(socket.get_ref().tcp().unwrap().nodelay().unwrap());
+        while let Some(message) = socket.recv().await.unwrap() {
+            let text = message.text().unwrap().to_owned();
+            socket.text(&text).await.unwrap();
+            socket.text(&text).await.unwrap();
+        }
+    };
+    let upgrade = move |request: WebSocketUpgrade| async move { request.on_upgrade(answer_twice) };
+    let routes = Router::new().route("/ws", routing::any(upgrade));
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    let mut socket = Connector::plain().connect(Target::new(&format!("ws://{address}/ws")).unwrap()).await.unwrap();
+    let mut times = Vec::new();
+    for _ in 0..31 {
+        let begun = Instant::now();
+        socket.text("hello").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(socket.recv().await.unwrap().unwrap().text(), Some("hello"));
+        }
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    assert!(times[times.len() / 2] < Duration::from_millis(30), "{times:?}");
+    socket.close(CloseCode::NORMAL, "").await.unwrap();
 }
 
 #[tokio::test]
