@@ -4,10 +4,12 @@ use crate::session::Session;
 use crate::socket::{Happened, WebSocket};
 use crate::timer::now;
 use http::HeaderMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
 use tautline_engine::Config;
 use tautline_engine::connection::Connection;
-use tautline_tls::{Engine as _, ServerConfig, plain};
+use tautline_tls::{Certificate, Engine as _, ServerConfig, plain};
 use tautline_tls_rustls::fused;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -16,11 +18,10 @@ use tokio::task::JoinHandle;
 /// Opens the server's end of connections, with TLS or without. Clones share the TLS configuration.
 ///
 /// ```no_run
-/// use tautline_tokio::{Acceptor, Certificate, ServerConfig};
+/// use tautline_tokio::Acceptor;
 ///
 /// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-/// let certificate = Certificate::new(std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
-/// let acceptor = Acceptor::new(&ServerConfig::new([certificate]))?;
+/// let acceptor = Acceptor::from_files("cert.pem", "key.pem")?;
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
 /// loop {
 ///     let (stream, _) = listener.accept().await?;
@@ -92,6 +93,18 @@ impl Acceptor {
         Ok(Self { tls: Some(Arc::new(tls)), config: Arc::default() })
     }
 
+    /// An acceptor with TLS, and the certificate in two files in PEM: the chain, end entity first, and its key.
+    ///
+    /// It reads the files at once, and so blocks for a moment.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Tls`] if the certificate or the key cannot be used. Both name the file.
+    pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, Error> {
+        let (chain, key) = (chain.as_ref(), key.as_ref());
+        let certificate = Certificate::new(content(chain)?, content(key)?).with_name(chain.display().to_string());
+        Self::new(&ServerConfig::new([certificate]))
+    }
+
     /// An acceptor without TLS.
     #[must_use]
     pub fn plain() -> Self {
@@ -144,6 +157,11 @@ impl std::fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Acceptor").field("tls", &self.tls.is_some()).finish_non_exhaustive()
     }
+}
+
+/// The content of a file.
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path).map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))
 }
 
 /// A client's request that waits for an answer.

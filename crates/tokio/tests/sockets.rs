@@ -82,6 +82,31 @@ async fn messages_of_all_sizes_cross_tls_both_ways() {
 }
 
 #[tokio::test]
+async fn an_acceptor_reads_its_certificate_from_files() {
+    let mut site = site(Config::default(), Config::default()).await;
+    let authority = Authority::new("test").unwrap();
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let folder = std::env::temp_dir().join(format!("tautline-tokio-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [chain, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+    std::fs::write(&chain, &certificate.chain).unwrap();
+    let missing = Acceptor::from_files(&chain, &key).unwrap_err().to_string();
+    assert!(missing.contains("key.pem: No such file"), "{missing}");
+    std::fs::write(&key, &Authority::new("other").unwrap().issue(&Leaf::new(&["localhost"])).unwrap().key).unwrap();
+    let mismatch = Acceptor::from_files(&chain, &key).unwrap_err().to_string();
+    assert!(mismatch.contains("cert.pem: the private key does not belong"), "{mismatch}");
+    std::fs::write(&key, &certificate.key).unwrap();
+    site.acceptor = Acceptor::from_files(&chain, &key).unwrap();
+    let roots = Roots::Pem(authority.certificate().into());
+    site.connector = Connector::new(&ClientConfig::default().with_roots(roots)).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (mut server, mut client) = site.pair().await;
+    let (sent, received) = tokio::join!(client.text("hello"), server.recv());
+    sent.unwrap();
+    assert_eq!(received.unwrap().unwrap().text(), Some("hello"));
+}
+
+#[tokio::test]
 async fn many_messages_leave_as_one_record() {
     let site = site(Config::default(), Config::default()).await;
     let (mut server, client) = site.pair().await;
