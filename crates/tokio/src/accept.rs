@@ -3,23 +3,24 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::socket::{Happened, WebSocket};
 use crate::timer::now;
+use crate::tls::Server;
 use http::HeaderMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs, io};
+use std::sync::Arc;
+#[cfg(feature = "tls")]
+use std::{fs, io, path::Path};
 use tautline_engine::Config;
 use tautline_engine::connection::Connection;
-use tautline_tls::{Certificate, Engine as _, ServerConfig, plain};
-use tautline_tls_rustls::fused;
+use tautline_tls::plain;
+#[cfg(feature = "tls")]
+use tautline_tls::{Certificate, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 /// Opens the server's end of connections, with TLS or without. Clones share the TLS configuration.
 ///
 /// ```no_run
 /// use tautline_tokio::Acceptor;
 ///
+/// # #[cfg(feature = "tls")]
 /// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
 /// let acceptor = Acceptor::from_files("cert.pem", "key.pem")?;
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
@@ -39,48 +40,8 @@ use tokio::task::JoinHandle;
 /// ```
 #[derive(Clone)]
 pub struct Acceptor {
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<Server>>,
     config: Arc<Config>,
-}
-
-/// TLS of an acceptor and its clones.
-struct Tls {
-    engine: fused::Engine,
-    /// The task that erases old ticket keys. It ends with its runtime.
-    renewing: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Tls {
-    /// Begins a connection.
-    fn accept(&self) -> Result<fused::Session, Error> {
-        self.renew_tickets();
-        Ok(self.engine.accept()?)
-    }
-
-    /// Has ticket keys erased in time from now on, also if no other connection follows. Outside of a runtime, only handshakes
-    /// erase them.
-    fn renew_tickets(&self) {
-        let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-        if renewing.as_ref().is_none_or(JoinHandle::is_finished)
-            && self.engine.renew_tickets().is_some()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let engine = self.engine.clone();
-            *renewing = Some(runtime.spawn(async move {
-                while let Some(wait) = engine.renew_tickets() {
-                    tokio::time::sleep(wait).await;
-                }
-            }));
-        }
-    }
-}
-
-impl Drop for Tls {
-    fn drop(&mut self) {
-        if let Some(renewing) = self.renewing.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            renewing.abort();
-        }
-    }
 }
 
 impl Acceptor {
@@ -88,9 +49,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// [`Error::Tls`] if a certificate, key or root cannot be used.
+    #[cfg(feature = "tls")]
     pub fn new(tls: &ServerConfig) -> Result<Self, Error> {
-        let tls = Tls { engine: fused::Engine::server_without_thread(tls)?, renewing: Mutex::default() };
-        Ok(Self { tls: Some(Arc::new(tls)), config: Arc::default() })
+        Ok(Self { tls: Some(Arc::new(Server::new(tls)?)), config: Arc::default() })
     }
 
     /// An acceptor with TLS, and the certificate in two files in PEM: the chain, end entity first, and its key.
@@ -99,6 +60,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read, [`Error::Tls`] if the certificate or the key cannot be used. Both name the file.
+    #[cfg(feature = "tls")]
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, Error> {
         let (chain, key) = (chain.as_ref(), key.as_ref());
         let certificate = Certificate::new(content(chain)?, content(key)?).with_name(chain.display().to_string());
@@ -124,9 +86,10 @@ impl Acceptor {
     ///
     /// # Errors
     /// [`Error::Tls`] if the new configuration cannot be used, or if there is no TLS. The old one then stays in use.
+    #[cfg(feature = "tls")]
     pub fn reload(&self, tls: &ServerConfig) -> Result<(), Error> {
         let none = tautline_tls::Error::ApiMisuse("an acceptor without TLS has no certificates to reload");
-        Ok(self.tls.as_ref().ok_or(none)?.engine.reload(tls)?)
+        self.tls.as_ref().ok_or(none)?.reload(tls)
     }
 
     /// Opens a WebSocket over `io`, at any path.
@@ -143,7 +106,7 @@ impl Acceptor {
     /// [`Error::Connect`] if the handshake fails before there is a request.
     pub async fn ask<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<Asking<T>, Error> {
         let session: Session = match &self.tls {
-            Some(tls) => Box::new(tls.accept()?),
+            Some(tls) => tls.accept()?,
             None => Box::new(plain::Session),
         };
         let connection = Connection::server(session, self.config.clone(), now());
@@ -160,6 +123,7 @@ impl std::fmt::Debug for Acceptor {
 }
 
 /// The content of a file.
+#[cfg(feature = "tls")]
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path).map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))
 }
@@ -225,7 +189,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 mod tests {
     use super::*;
     use std::time::Duration;
@@ -246,8 +210,7 @@ mod tests {
     }
 
     fn renews(acceptor: &Acceptor) -> bool {
-        let tls = acceptor.tls.as_ref().unwrap();
-        tls.renewing.lock().unwrap().as_ref().is_some_and(|task| !task.is_finished())
+        acceptor.tls.as_ref().unwrap().is_renewing()
     }
 
     #[test]
@@ -269,7 +232,7 @@ mod tests {
             accept_one_that_leaves(&off).await;
             assert!(!renews(&off));
             accept_one_that_leaves(&own).await;
-            let metrics = Handle::current().metrics();
+            let metrics = tokio::runtime::Handle::current().metrics();
             assert_eq!(metrics.num_alive_tasks(), 1);
             drop(own);
             while metrics.num_alive_tasks() > 0 {

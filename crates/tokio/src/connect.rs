@@ -3,13 +3,15 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::socket::WebSocket;
 use crate::timer::now;
+use crate::tls::Client;
 use crate::{context, resolve};
 use std::sync::Arc;
 use tautline_engine::connection::Connection;
 use tautline_engine::{Cause, Config, ConnectError, Deadline, Deadlines, Target};
 use tautline_io::Address;
-use tautline_tls::{ClientConfig, Engine as _, plain};
-use tautline_tls_rustls::fused;
+#[cfg(feature = "tls")]
+use tautline_tls::ClientConfig;
+use tautline_tls::plain;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -19,8 +21,11 @@ use tokio::net::TcpStream;
 /// [`Error::Connect`] if the URI is invalid, the host cannot be reached, or the opening handshake fails.
 pub async fn connect(uri: &str) -> Result<WebSocket<TcpStream>, Error> {
     let target = Target::new(uri)?;
-    let connector = if target.is_secure() { Connector::new(&ClientConfig::default())? } else { Connector::plain() };
-    connector.connect(target).await
+    #[cfg(feature = "tls")]
+    if target.is_secure() {
+        return Connector::new(&ClientConfig::default())?.connect(target).await;
+    }
+    Connector::plain().connect(target).await
 }
 
 /// Opens the client's end of connections. Clones share the TLS configuration and the sessions to resume.
@@ -28,6 +33,7 @@ pub async fn connect(uri: &str) -> Result<WebSocket<TcpStream>, Error> {
 /// ```no_run
 /// use tautline_tokio::{ClientConfig, Connector, Roots, Target};
 ///
+/// # #[cfg(feature = "tls")]
 /// # async fn dial() -> Result<(), Box<dyn std::error::Error>> {
 /// let connector = Connector::new(&ClientConfig::default())?;
 /// let mut target = Target::new("wss://example.com/feed")?;
@@ -38,7 +44,7 @@ pub async fn connect(uri: &str) -> Result<WebSocket<TcpStream>, Error> {
 /// ```
 #[derive(Clone)]
 pub struct Connector {
-    engine: Option<fused::Engine>,
+    tls: Option<Client>,
     config: Arc<Config>,
     addresses: Arc<Addresses>,
 }
@@ -48,14 +54,15 @@ impl Connector {
     ///
     /// # Errors
     /// [`Error::Tls`] if a root or a certificate cannot be used.
+    #[cfg(feature = "tls")]
     pub fn new(tls: &ClientConfig) -> Result<Self, Error> {
-        Ok(Self { engine: Some(fused::Engine::client(tls)?), config: Arc::default(), addresses: Arc::default() })
+        Ok(Self { tls: Some(Client::new(tls)?), config: Arc::default(), addresses: Arc::default() })
     }
 
     /// A connector for `ws://` alone.
     #[must_use]
     pub fn plain() -> Self {
-        Self { engine: None, config: Arc::default(), addresses: Arc::default() }
+        Self { tls: None, config: Arc::default(), addresses: Arc::default() }
     }
 
     /// Sets limits and deadlines.
@@ -131,18 +138,22 @@ impl Connector {
     /// A session of TLS for `target`, if its scheme wants one. It may use up a ticket.
     pub(crate) fn session(&self, target: &Target) -> Result<Session, ConnectError> {
         self.check_scheme(target)?;
-        match &self.engine {
-            Some(engine) if target.is_secure() => {
-                let session = engine.connect(&target.tls_name());
-                Ok(Box::new(session.map_err(|error| ConnectError::Ended(Cause::Tls(error)))?))
+        match &self.tls {
+            Some(tls) if target.is_secure() => {
+                tls.connect(&target.tls_name()).map_err(|error| ConnectError::Ended(Cause::Tls(error)))
             }
             _ => Ok(Box::new(plain::Session)),
         }
     }
 
     fn check_scheme(&self, target: &Target) -> Result<(), ConnectError> {
-        if target.is_secure() && self.engine.is_none() {
-            return Err(ConnectError::Target("this connector is for ws:// alone: make it by Connector::new".into()));
+        if target.is_secure() && self.tls.is_none() {
+            let what = if cfg!(feature = "tls") {
+                "this connector is for ws:// alone: make it by Connector::new"
+            } else {
+                "this build has no TLS: enable the feature `tls` of tautline-tokio"
+            };
+            return Err(ConnectError::Target(what.into()));
         }
         Ok(())
     }
@@ -150,6 +161,6 @@ impl Connector {
 
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").field("tls", &self.engine.is_some()).finish_non_exhaustive()
+        f.debug_struct("Connector").field("tls", &self.tls.is_some()).finish_non_exhaustive()
     }
 }

@@ -54,6 +54,7 @@ mod split;
 mod stream;
 pub mod tasks;
 mod timer;
+mod tls;
 mod told;
 
 pub use accept::{Acceptor, Asking};
