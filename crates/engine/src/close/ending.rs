@@ -138,7 +138,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
         let is_silent = matches!(cause, Cause::Timeout(Deadline::Silence));
-        let silence = self.shared.config.deadlines.silence.filter(|_| is_silent).unwrap_or_default();
+        let of_target = link.info.dial.and_then(|dial| self.dials.get(&dial)?.target.silence);
+        let silence = of_target.or(self.shared.config.deadlines.silence).filter(|_| is_silent).unwrap_or_default();
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
         }
@@ -207,7 +208,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let now = self.shared.now;
-        let (at, due) = link.next_due(&self.shared.config.deadlines);
+        let (at, due) = self.next_due(link);
         if at <= now {
             match due {
                 Due::Ping => {

@@ -114,6 +114,10 @@ impl<S: Session> Connection<S> {
         let options = target.options(config.limits.head);
         let opening = handshake::Opening::new(&target.uri, context.keys.nonce(), &options);
         let opening = opening.map_err(|error| ConnectError::Handshake(Arc::new(error)))?;
+        let mut config = config;
+        if target.silence.is_some() {
+            Arc::make_mut(&mut config).deadlines.silence = target.silence;
+        }
         let mut connection = Self::new(session, Role::Client, Phase::Tls, config, now);
         connection.deflate = target.deflate;
         connection.opening = Some(Box::new(opening));

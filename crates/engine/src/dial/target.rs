@@ -61,6 +61,9 @@ pub struct Target {
     pub proxy: Option<Proxy>,
     /// Waits before further attempts and reconnections; `None` connects once.
     pub reconnect: Option<Reconnect>,
+    /// Time without a message after which this connection is closed, instead of [`silence`](crate::Deadlines::silence) of all.
+    /// Feeds of one loop differ in how long they may say nothing.
+    pub silence: Option<Duration>,
 }
 
 /// Waits between attempts to connect.
@@ -157,6 +160,7 @@ impl Target {
             deflate: None,
             proxy: None,
             reconnect: None,
+            silence: None,
         })
     }
 
@@ -178,6 +182,13 @@ impl Target {
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Sets the time without a message after which the connection is closed.
+    #[must_use]
+    pub const fn with_silence(mut self, silence: Duration) -> Self {
+        self.silence = Some(silence);
         self
     }
 

@@ -27,6 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use tautline_conn::due::Due;
 use tautline_io::{KernelTls, Token};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
@@ -174,9 +175,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    /// A link's next deadline, and the action that is then due.
+    pub(crate) fn next_due(&self, link: &Link<E::Session, H::State>) -> (Tick, Due) {
+        let deadlines = &self.shared.config.deadlines;
+        match link.info.dial.and_then(|dial| self.dials.get(&dial)?.target.silence) {
+            None => link.next_due(deadlines),
+            silence => {
+                let mut own = deadlines.clone();
+                own.silence = silence;
+                link.next_due(&own)
+            }
+        }
+    }
+
     /// Puts a link's next deadline into the wheel, unless an earlier entry will look at it.
     pub(crate) fn schedule(&mut self, link: &mut Link<E::Session, H::State>) {
-        let (at, _) = link.next_due(&self.shared.config.deadlines);
+        let (at, _) = self.next_due(link);
         link.clock.scheduled = self.wheel.schedule(link.token, at, link.clock.scheduled);
     }
 }

@@ -1,7 +1,7 @@
 //! Clients that bounce a connection, and change the target before the next one.
 
 use crate::common::server::{client_config, config};
-use crate::common::{App, Over, serve};
+use crate::common::{App, Event, Over, serve};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{
@@ -89,6 +89,30 @@ fn a_silent_feed_is_bounced() {
         assert!(*wait >= Duration::from_millis(least), "{waits:?}");
     }
     assert_eq!(waits.len(), 3);
+}
+
+#[test]
+fn a_target_has_a_silence_of_its_own() {
+    let server = serve(Over::Fused, config(), App::default());
+    // That of all is far longer than the test.
+    let mut config = config();
+    config.deadlines.silence = Some(Duration::from_secs(3_600));
+    let quick = server.target().with_silence(Duration::from_millis(100));
+    let (app, slow) = (App::default(), server.target());
+    let events = app.events.clone();
+    let client = Client::new(client_config()).config(config).target(quick).target(slow).start(move |_| app).unwrap();
+    let (closed, how) = events.nth("an end", 0, |event| match event {
+        Event::Close(conn, how) => Some((*conn, how.clone())),
+        _ => None,
+    });
+    assert!(matches!(how.cause, Cause::Timeout(Deadline::Silence)), "{how:?}");
+    let opened = [events.open(0).0, events.open(1).0];
+    assert!(opened.contains(&closed));
+    let other = opened.into_iter().find(|conn| *conn != closed).unwrap();
+    assert_eq!((events.closes(closed), events.closes(other)), (1, 0));
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(9));
+    client.join().unwrap();
+    server.stop();
 }
 
 #[test]
