@@ -262,7 +262,8 @@ pub trait Driver: 'static {
         if *source == Source::default() {
             return self.connect(address);
         }
-        let what = format!("the driver {} cannot choose the address or interface of a connection", self.name());
+        let what =
+            format!("the driver {} cannot choose the address, interface or TCP options of a connection", self.name());
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
 

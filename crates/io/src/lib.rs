@@ -80,6 +80,7 @@ mod socket;
 mod source;
 mod spin;
 mod stamp;
+mod tcp_options;
 pub mod uring;
 mod wake;
 
@@ -91,3 +92,4 @@ pub use listen_options::ListenOptions;
 pub use source::Source;
 pub use spin::Spin;
 pub use stamp::{Anchor, Arrival, Clock, Scale, Ticker};
+pub use tcp_options::{Keepalive, TcpOptions};

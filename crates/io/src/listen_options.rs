@@ -1,3 +1,5 @@
+use crate::TcpOptions;
+
 /// How to listen.
 ///
 /// ```
@@ -20,10 +22,12 @@ pub struct ListenOptions {
     pub replace_stale: bool,
     /// The mode of a Unix socket's file, before anybody can connect. By default the process' mask decides.
     pub unix_mode: Option<u32>,
+    /// Options of the socket, which accepted connections inherit.
+    pub tcp: TcpOptions,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, reuse_port: false, replace_stale: true, unix_mode: None }
+        Self { backlog: 4096, reuse_port: false, replace_stale: true, unix_mode: None, tcp: TcpOptions::default() }
     }
 }

@@ -100,6 +100,7 @@ pub(crate) fn stream(address: &Address, source: &Source) -> io::Result<OwnedFd> 
     let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
     if matches!(address, Address::Tcp(_)) {
         tune(fd.as_fd())?;
+        source.tcp.apply(&fd, family == AddressFamily::INET6)?;
         if let Some(interface) = &source.interface {
             sys::bind_to_interface(fd.as_fd(), interface).map_err(|error| of_interface(interface, &error))?;
         }
@@ -303,6 +304,7 @@ fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> 
     }
     // Linux hands the options down to every accepted connection, which saves system calls for each.
     tune(fd.as_fd())?;
+    options.tcp.apply(&fd, at.is_ipv6())?;
     net::bind(&fd, &at)?;
     net::listen(&fd, options.backlog)?;
     let address = address_of(&net::getsockname(&fd)?).unwrap_or(Address::Tcp(at));

@@ -1,3 +1,4 @@
+use crate::TcpOptions;
 use std::net::IpAddr;
 
 /// The end of this machine that a connection is opened from: an address, an interface, or both.
@@ -17,6 +18,8 @@ pub struct Source {
     /// The interface's name, such as `eth1` (`SO_BINDTODEVICE`). From Linux 5.7 on every user may choose it, before that
     /// it takes `CAP_NET_RAW`.
     pub interface: Option<String>,
+    /// Options of the socket.
+    pub tcp: TcpOptions,
 }
 
 impl Source {
@@ -27,14 +30,21 @@ impl Source {
         self
     }
 
+    /// Sets options of the socket.
+    #[must_use]
+    pub fn with_tcp(mut self, options: TcpOptions) -> Self {
+        self.tcp = options;
+        self
+    }
+
     /// This, with the driver's own address if it names none.
     pub(crate) fn or_address(&self, own: Option<IpAddr>) -> Self {
-        Self { address: self.address.or(own), interface: self.interface.clone() }
+        Self { address: self.address.or(own), ..self.clone() }
     }
 }
 
 impl<A: Into<IpAddr>> From<A> for Source {
     fn from(address: A) -> Self {
-        Self { address: Some(address.into()), interface: None }
+        Self { address: Some(address.into()), ..Self::default() }
     }
 }

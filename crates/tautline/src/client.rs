@@ -5,7 +5,8 @@ use crate::prepared::PreparedServer;
 use crate::server_handle::ServerHandle;
 use crate::thread::{Plan, run_to_end};
 use crate::{
-    ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target, Tls,
+    ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target,
+    TcpOptions, Tls,
 };
 use std::io;
 use std::num::NonZeroU32;
@@ -59,6 +60,7 @@ impl<E: EngineChoice> Client<E> {
             stages: false,
             beside_others: false,
             unix_mode: None,
+            tcp: TcpOptions::default(),
             own_descriptors: None,
             bridge: None,
             take_over: None,

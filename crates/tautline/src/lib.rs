@@ -98,7 +98,9 @@ pub use tautline_engine::{
     Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,
     Withheld,
 };
-pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, Waker, activation};
+pub use tautline_io::{
+    Address, DriverConfig, Keepalive, KernelTls, ListenOptions, Source, Spin, TcpOptions, Waker, activation,
+};
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
     Capabilities, Certificate, Challenges, CipherSuite, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange,
@@ -148,6 +150,8 @@ mod documents {
     mod languages {}
     #[doc = include_str!("../../../docs/upgrade.md")]
     mod upgrade {}
+    #[doc = include_str!("../../../docs/tcp.md")]
+    mod tcp {}
     #[doc = include_str!("../../../docs/tls.md")]
     mod tls {}
 }

@@ -4,7 +4,7 @@ use crate::server_handle::ServerHandle;
 use crate::thread::Plan;
 use crate::{
     Address, Bridge, Config, DriverConfig, EngineChoice, Error, Handler, PreparedServer, Reloader, ServerConfig, Shard,
-    Tls,
+    TcpOptions, Tls,
 };
 use std::io;
 use std::num::{NonZero, NonZeroU32};
@@ -66,6 +66,7 @@ impl<E: EngineChoice> Server<E> {
             stages: false,
             beside_others: false,
             unix_mode: None,
+            tcp: TcpOptions::default(),
             own_descriptors: None,
             bridge: None,
             take_over: None,
@@ -151,6 +152,13 @@ impl<E: EngineChoice> Server<E> {
     /// A file has it before anybody can connect.
     pub const fn unix_mode(mut self, mode: u32) -> Self {
         self.plan.unix_mode = Some(mode);
+        self
+    }
+
+    /// Sets options of the listening TCP sockets, which all accepted connections inherit. Sockets that something else has made
+    /// keep theirs.
+    pub fn tcp(mut self, options: TcpOptions) -> Self {
+        self.plan.tcp = options;
         self
     }
 

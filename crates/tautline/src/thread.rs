@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use tautline_engine::probe::Stamps;
 use tautline_engine::{Bridge, Config, ShardHandle, Target};
 use tautline_io::machine::OwnDescriptors;
-use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
+use tautline_io::{Address, Driver, DriverConfig, ListenOptions, TcpOptions, activation, epoll, machine};
 
 /// The settings of loops, for servers and clients alike.
 pub(crate) struct Plan {
@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) beside_others: bool,
     /// The mode of Unix sockets.
     pub(crate) unix_mode: Option<u32>,
+    /// Options of listening TCP sockets.
+    pub(crate) tcp: TcpOptions,
     /// Whether each loop has a table of descriptors of its own.
     pub(crate) own_descriptors: Option<OwnDescriptors>,
     /// The way to other hosts.
@@ -248,6 +250,7 @@ impl Plan {
         options.backlog = self.backlog;
         options.reuse_port = reuse_port;
         options.unix_mode = self.unix_mode;
+        options.tcp = self.tcp.clone();
         let mut addresses = Vec::new();
         for address in listen {
             if number == 0 && options.reuse_port && !self.beside_others {

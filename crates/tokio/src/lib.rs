@@ -69,7 +69,7 @@ pub use tautline_engine::{
     Cause, Closed, Config, ConnectError, Deadline, Deadlines, Limits, Lookup, Outgoing, Proxy, ProxyKind, Reconnect,
     Resolver, SlowConsumer, Target,
 };
-pub use tautline_io::Source;
+pub use tautline_io::{Keepalive, Source, TcpOptions};
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, ProtocolVersion, Roots, ServerConfig, TlsInfo};
 pub use tautline_ws::handshake::{Origin, OriginError, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, RetryAfter, deflate::DeflateConfig};

@@ -66,6 +66,7 @@ pub(crate) async fn connect(
 pub(crate) async fn connect_to(address: SocketAddr, source: Option<&Source>) -> io::Result<TcpStream> {
     let Some(source) = source else { return TcpStream::connect(address).await };
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    source.tcp.apply(&socket, address.is_ipv6())?;
     if let Some(interface) = &source.interface {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot connect from the interface {interface:?}: {error}"))

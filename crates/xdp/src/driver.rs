@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
 use tautline_io::{
-    Address, Arrival, Clock, DriverConfig, External, ListenOptions, Listener, Sent, Sink, Ticker, Token, Waker,
+    Address, Arrival, Clock, DriverConfig, External, ListenOptions, Listener, Sent, Sink, TcpOptions, Ticker, Token,
+    Waker,
 };
 
 /// Longest wait while the device has no room for frames to send.
@@ -323,6 +324,11 @@ impl<W: Wire> tautline_io::Driver for Driver<W> {
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let Address::Tcp(at) = address else { return Err(only_tcp(address)) };
+        if options.tcp != TcpOptions::default() {
+            let what =
+                "the driver xdp has a TCP of its own, without options of the kernel's: leave them out, or use epoll";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let (listener, at) = self.start_listening(*at, options)?;
         Ok((listener, Address::Tcp(at)))
     }

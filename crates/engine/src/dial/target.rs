@@ -13,7 +13,7 @@ use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_conn::closed::ConnectError;
 use tautline_conn::proxy::{Proxy, Tunnel};
-use tautline_io::{Address, Source, Token};
+use tautline_io::{Address, Source, TcpOptions, Token};
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{self, HeadLimits, Opening, Options, ascii_name, split_zone};
 
@@ -41,7 +41,8 @@ pub struct Target {
     /// Addresses to connect to instead of resolving the host, the preferred first, as the program has found them. They are tried
     /// as those of a name are, the first 64 of them. None is used if there is an [`address`](Self::address).
     pub addresses: Vec<SocketAddr>,
-    /// Address and interface of this machine to connect from. By default the kernel or the driver chooses them.
+    /// Address and interface of this machine to connect from, and options of the socket. By default the kernel or the driver
+    /// chooses them.
     pub source: Option<Source>,
     /// Name of the server in TLS (SNI), which its certificate must have, instead of the URI's host.
     pub server_name: Option<String>,
@@ -182,6 +183,13 @@ impl Target {
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Sets options of the TCP connection. [`with_source`](Self::with_source) comes before it.
+    #[must_use]
+    pub fn with_tcp(mut self, options: TcpOptions) -> Self {
+        self.source.get_or_insert_default().tcp = options;
         self
     }
 
