@@ -101,7 +101,7 @@ impl ShardContext<'_> {
 
     /// Sends `message` to these connections, like [`Conn::send_to`].
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        self.shared.publish(Publication::new(Recipients::Conns(conns), message, &self.shared.published));
+        self.shared.send_to(conns, message);
     }
 
     /// Sends `message` to the connections of a list, of which all are on this shard.

@@ -22,6 +22,7 @@ use crate::peer_log::PeerLog;
 use crate::probe::{Probe, Stages};
 use crate::threads::remote::{InTurn, ShardHandle};
 use crate::topics::broker::Bridge;
+use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
 use crate::turn::clock::Clock;
@@ -108,6 +109,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             peer_log: PeerLog::default(),
             topics: Topics::default(),
             timers: Timers::new(),
+            letters: Letters::default(),
             publications: Publications::default(),
             dirty: Vec::new(),
             remote,

@@ -12,19 +12,19 @@ use counting::allocations;
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use tautline::{Admin, Outgoing};
+use tautline::{Admin, Conn, Message, Outgoing};
 
 thread_local! {
     /// Allocations of the loop before the message `count`.
     static BEFORE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An echo that counts the allocations of its loop between the messages `count` and `report`.
-fn counting() -> App {
-    App::default().on_message(|events, conn, message| match message.text() {
+/// An application that counts the allocations of its loop between the messages `count` and `report`, and calls `act` for others.
+fn counting(act: impl Fn(&mut Conn<'_, u64>, Message<'_>) + Send + Sync + 'static) -> App {
+    App::default().on_message(move |events, conn, message| match message.text() {
         Some("count") => {
             conn.text("counting");
             BEFORE.set(allocations());
@@ -36,10 +36,12 @@ fn counting() -> App {
             events.note(count.to_string());
             conn.text("reported");
         }
-        _ => {
-            conn.send(Outgoing::from(&message));
-        }
+        _ => act(conn, message),
     })
+}
+
+fn echo(conn: &mut Conn<'_, u64>, message: Message<'_>) {
+    conn.send(Outgoing::from(&message));
 }
 
 fn exchange(peer: &mut Peer, messages: &[Vec<u8>]) {
@@ -73,7 +75,7 @@ const MAX_ROUNDS: usize = 10;
 
 /// Allocations of the last round, which is the first that has only the test's own one.
 fn counted(over: Over) -> u32 {
-    let server = serve(over, config(), counting());
+    let server = serve(over, config(), counting(echo));
     let admin = Admin::new(&server.handle).listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let (is_over, scrapes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let scraper = thread::spawn({
@@ -129,4 +131,45 @@ fn a_warm_server_allocates_nothing() {
     assert_eq!(counted(Over::Plain), 1);
     // Only the fused engine has a record layer of our own. The record layers of other libraries may allocate.
     assert_eq!(counted(Over::Fused), 1);
+}
+
+/// Messages to another connection of the same loop, between which `one` waits for the answer of the other.
+fn passed_on(over: Over) -> u32 {
+    let opened = Arc::new(Mutex::new(Vec::new()));
+    let app = counting({
+        let opened = opened.clone();
+        move |conn, message| {
+            let others = opened.lock().unwrap();
+            let other = others.iter().copied().find(|id| *id != conn.id()).unwrap();
+            conn.shard().send_to(&[other], Outgoing::from(&message));
+        }
+    });
+    let server = serve(over, config(), app.on_open(move |_, conn| opened.lock().unwrap().push(conn.id())));
+    let (mut one, mut other) = (server.peer(), server.peer());
+    server.events.open(1);
+    let mut count = 0;
+    for number in 0..MAX_ROUNDS {
+        one.send(&masked(TEXT, b"count"));
+        assert_eq!(one.frame().text(), "counting");
+        for len in [0, 1, 126, 4000, 60_000].into_iter().cycle().take(100) {
+            one.send(&masked(BINARY, &payload(len)));
+            assert_eq!(other.frame(), Frame { first: BINARY, payload: payload(len) });
+        }
+        one.send(&masked(TEXT, b"report"));
+        assert_eq!(one.frame().text(), "reported");
+        count = server.events.noted(number).parse().unwrap();
+        if count == 1 {
+            break;
+        }
+    }
+    drop((one, other));
+    server.forgets();
+    server.stop();
+    count
+}
+
+#[test]
+fn a_message_to_another_connection_of_the_loop_allocates_nothing() {
+    assert_eq!(passed_on(Over::Plain), 1);
+    assert_eq!(passed_on(Over::Fused), 1);
 }

@@ -5,6 +5,7 @@
 pub(crate) mod broker;
 pub(crate) mod broker_link;
 pub(crate) mod interest;
+pub(crate) mod letters;
 pub(crate) mod memory_broker;
 pub(crate) mod publications;
 pub(crate) mod publishing;

@@ -29,7 +29,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[inline]
     pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
         // Twice in each turn, mostly for nothing.
-        if !self.shared.publications.is_empty() || !self.shared.dirty.is_empty() || self.commands_left {
+        if self.shared.has_messages() || !self.shared.dirty.is_empty() || self.commands_left {
             self.deliver_most(driver, BATCH);
         }
     }
@@ -40,6 +40,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
+        if !self.shared.letters.is_empty() {
+            self.deliver_letters(driver);
+        }
         if !self.shared.publications.is_empty() {
             self.deliver_publications(driver, most);
         }
@@ -52,6 +55,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if self.commands_left {
             self.handle_commands(driver);
+        }
+    }
+
+    /// Sends messages of handlers to single connections.
+    fn deliver_letters(&mut self, driver: &mut dyn Driver) {
+        let mut letters = std::mem::take(&mut self.shared.letters);
+        for (to, message) in letters.iter() {
+            self.visit_corked(driver, to, |core, driver, link| {
+                link.lend(Some(driver), &mut core.shared, |conn| _ = conn.send(message));
+            });
+        }
+        if self.shared.letters.is_empty() {
+            letters.clear();
+            self.shared.letters = letters;
         }
     }
 

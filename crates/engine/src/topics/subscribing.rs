@@ -153,8 +153,11 @@ impl<T> Conn<'_, T> {
 
     /// Sends `message` to these connections, on whichever shards they are. It is framed once, and delivered like a published
     /// one. Connections that have ended are left out.
+    ///
+    /// To a single connection of this shard, a message of at most 64 KiB is sent without an allocation, unless published messages
+    /// wait: it does not overtake them.
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        self.shared.publish(Publication::new(Recipients::Conns(conns), message, &self.shared.published));
+        self.shared.send_to(conns, message);
     }
 
     /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.
@@ -189,6 +192,19 @@ impl Shared {
             bridge.unfollow(scope, name);
         }
         was_one
+    }
+
+    /// Sends a message to these connections.
+    pub(crate) fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
+        if let &[conn] = conns
+            && conn.shard == self.shard
+            && self.publications.is_empty()
+            && self.letters.takes(message.payload.len())
+        {
+            self.letters.push(conn.token, message);
+        } else {
+            self.publish(Publication::new(Recipients::Conns(conns), message, &self.published));
+        }
     }
 
     /// Gives a message to every shard that may have receivers, and to other hosts.

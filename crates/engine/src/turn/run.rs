@@ -193,7 +193,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
-        let waits_here = !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() || self.commands_left;
+        let waits_here = !self.shared.dirty.is_empty() || self.shared.has_messages() || self.commands_left;
         if waits_here || self.openings.are_waiting() || !self.resting.is_empty() {
             return Some(Duration::ZERO);
         }

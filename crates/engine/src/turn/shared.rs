@@ -7,6 +7,7 @@ use crate::peer_log::PeerLog;
 use crate::probe::MessageTimes;
 use crate::threads::remote::ShardHandle;
 use crate::topics::broker::Bridge;
+use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
 use crate::turn::timer::Tick;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     /// Messages that were published and are not delivered yet. They follow after the driver's events.
     pub(crate) publications: Publications,
+    /// Messages of handlers to single connections of this shard. They leave before what is published later.
+    pub(crate) letters: Letters,
     /// Connections to be flushed, whose output was not made by their own event.
     pub(crate) dirty: Vec<Token>,
     /// The handle of this shard.
@@ -64,6 +67,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Whether messages of handlers wait for their connections.
+    #[inline]
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.publications.is_empty() || !self.letters.is_empty()
+    }
+
     /// The means by which a connection writes frames.
     #[inline]
     pub(crate) const fn means(&mut self) -> Means<'_> {

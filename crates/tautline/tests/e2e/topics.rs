@@ -346,3 +346,31 @@ fn publishing_to_the_own_connection_does_not_repeat() {
     eventually("no connection left", || server.counters().connections == 0);
     server.stop();
 }
+
+#[test]
+fn a_message_to_one_connection_keeps_its_place_among_published_ones() {
+    both(|over| {
+        let app = App::default().on_message(|_, conn, _| {
+            let own = conn.id();
+            conn.subscribe("all");
+            conn.send_to(&[own], Outgoing::text("1"));
+            conn.send_to(&[own], Outgoing::text("2"));
+            conn.publish("all", Outgoing::text("3"));
+            conn.send_to(&[own], Outgoing::text("4"));
+            conn.broadcast(Outgoing::text("5"));
+            conn.send_to(&[own], Outgoing::binary(&[7; 100_000]));
+            conn.broadcast(Outgoing::text("6"));
+        });
+        let server = serve(over, config(), app);
+        let mut peer = server.peer();
+        peer.send(&masked(TEXT, b"go"));
+        for expected in ["1", "2", "3", "4", "5"] {
+            assert_eq!(peer.frame().text(), expected);
+        }
+        assert_eq!(peer.frame().payload.len(), 100_000);
+        assert_eq!(peer.frame().text(), "6");
+        drop(peer);
+        server.forgets();
+        server.stop();
+    });
+}
