@@ -42,6 +42,7 @@ mod addresses;
 pub mod axum;
 mod connect;
 mod context;
+mod drain;
 mod error;
 #[cfg(feature = "hyper")]
 pub mod hyper;
@@ -59,6 +60,7 @@ mod told;
 
 pub use accept::{Acceptor, Asking};
 pub use connect::{Connector, connect};
+pub use drain::{Drain, Draining};
 pub use error::Error;
 pub use message::{Message, Received};
 pub use reconnect::Connections;

@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
-    Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Deadline, Error, Message, Outgoing,
-    ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target, Unsent, WebSocket,
+    Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Deadline, Drain, Error, Message,
+    Outgoing, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target, Unsent, WebSocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,6 +79,44 @@ async fn messages_of_all_sizes_cross_tls_both_ways() {
     assert_eq!((server.closed().unwrap().code, &*server.closed().unwrap().reason), (CloseCode::GOING_AWAY, "bye"));
     assert!(matches!(client.closed().unwrap().cause, Cause::Local));
     assert!(matches!(client.text("late").await, Err(Error::Unsent(_))));
+}
+
+#[tokio::test]
+async fn a_drain_closes_all_connections() {
+    let site = site(Config::default(), Config::default()).await;
+    let drain = Drain::new();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (mut server, client) = site.pair().await;
+        let mut draining = drain.watch();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    message = server.recv() => match message.unwrap() {
+                        Some(mut message) => message.echo().unwrap(),
+                        None => return,
+                    },
+                    (code, reason) = draining.begun() => return server.close(code, &reason).await.unwrap(),
+                }
+            }
+        });
+        clients.push(client);
+    }
+    for client in &mut clients {
+        client.text("hello").await.unwrap();
+        assert_eq!(client.recv().await.unwrap().unwrap().text(), Some("hello"));
+    }
+    assert_eq!(drain.open(), 3);
+    let drained = drain.drain(CloseCode::GOING_AWAY, "the server stops", Duration::from_secs(60));
+    let ends = futures_util::future::join_all(clients.iter_mut().map(|client| async {
+        assert!(client.recv().await.unwrap().is_none());
+        client.closed().unwrap().clone()
+    }));
+    let (left, ends) = tokio::join!(drained, ends);
+    assert_eq!(left, 0);
+    for end in ends {
+        assert_eq!((end.code, &*end.reason), (CloseCode::GOING_AWAY, "the server stops"));
+    }
 }
 
 #[tokio::test]
