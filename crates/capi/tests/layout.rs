@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs, process};
 
-/// What the header declares, by name.
+/// The declarations of the header, by name.
 #[derive(Default)]
 struct Declared<'h> {
     constants: Vec<&'h str>,

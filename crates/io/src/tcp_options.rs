@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Options of TCP sockets, beside those that every socket here has: nothing waits for more (`TCP_NODELAY`), and the kernel holds
 /// at most 1 MiB that is not sent (`TCP_NOTSENT_LOWAT`).
 ///
-/// What is `None` stays as the machine has it (`net.ipv4.tcp_…`). They are for the kernel's TCP alone. Unix sockets ignore them.
+/// An option that is `None` stays as the machine has it (`net.ipv4.tcp_…`). They are for the kernel's TCP alone. Unix sockets
+/// ignore them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -120,7 +121,7 @@ mod tests {
         }
     }
 
-    /// What the kernel has for a socket. It doubles the sizes of buffers.
+    /// The options that the kernel has for a socket. It doubles the sizes of buffers.
     fn found(fd: BorrowedFd<'_>, is_ipv6: bool) -> TcpOptions {
         let class = if is_ipv6 { sockopt::ipv6_tclass(fd).unwrap() } else { sockopt::ip_tos(fd).unwrap().into() };
         assert!(sockopt::socket_keepalive(fd).unwrap() && sockopt::tcp_nodelay(fd).unwrap());

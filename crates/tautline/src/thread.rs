@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
     pub(crate) driver: DriverConfig,
     pub(crate) listen: Vec<Address>,
-    /// What the loop of a client connects to.
+    /// The targets of a client's loop.
     pub(crate) targets: Vec<Arc<Target>>,
     /// Listening sockets that something else has made.
     pub(crate) sockets: Vec<OwnedFd>,

@@ -93,8 +93,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Reports dropped messages. Those that the handler's own sends drop wait for the next event: a handler that sends a note to a
-    /// peer that does not read would else be called for ever.
+    /// Reports dropped messages. The handler's own sends may drop more, which wait for the next event: a handler that sends a note
+    /// to a peer that does not read would else be called for ever.
     #[cold]
     fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let dropped = link.out.take_dropped();
