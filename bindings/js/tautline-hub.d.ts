@@ -57,6 +57,6 @@ export class HubClient {
     topic: string,
     data: unknown,
     options?: { key?: string; timeout?: number },
-  ): Promise<{ offset?: number; reach?: "all" | "host" }>;
+  ): Promise<{ offset?: number; epoch?: string; reach?: "all" | "host" }>;
   close(): void;
 }

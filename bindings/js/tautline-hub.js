@@ -101,8 +101,8 @@ export class HubClient {
 
   /**
    * Publishes a value, and repeats it until the hub answers. In a topic with history it is stored once. The promise gives its
-   * offset, or in a plain topic whether all hosts got it. Without an answer in time it is rejected: the hub may have the message
-   * all the same.
+   * offset and the offset's epoch, or in a plain topic whether all hosts got it. Without an answer in time it is rejected: the hub
+   * may have the message all the same.
    */
   publish(topic, data, { key, timeout = PUBLISH_WITHIN } = {}) {
     if (this.#closed) {
@@ -271,7 +271,7 @@ export class HubClient {
         this.#setMembers(state, (members) => members.delete(answer.member));
         break;
       case "published":
-        this.#answered(answer.id, ({ resolve }) => resolve({ offset: answer.offset, reach: answer.reach }));
+        this.#answered(answer.id, ({ resolve }) => resolve({ offset: answer.offset, epoch: answer.epoch, reach: answer.reach }));
         break;
       case "error":
         if (answer.retry && answer.id) {

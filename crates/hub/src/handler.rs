@@ -338,14 +338,14 @@ impl HubHandler {
         shard: &mut ShardContext<'_>,
         conn: ConnId,
         id: Option<&str>,
-        result: Result<u64, LogError>,
+        result: Result<Position, LogError>,
     ) {
         let most_taken = self.hub.config.max_unanswered.saturating_mul(2);
         let Some(client) = self.conns.get_mut(&conn) else { return };
         client.is_appending = false;
         client.appending = None;
         let answer = match result {
-            Ok(offset) => Object::new("published").number("offset", offset).optional("id", id).end(),
+            Ok(at) => Object::new("published").position(&at).optional("id", id).end(),
             Err(error @ (LogError::Away | LogError::Full)) => {
                 let mut refused = VecDeque::new();
                 // The client repeats all of them in their order.

@@ -91,8 +91,8 @@ pub type Following = Box<dyn Send + Sync>;
 ///
 /// No method blocks. Requests that are under way are bounded by the caller.
 pub trait Log: Send + Sync + 'static {
-    /// Appends a message. `done` gets its offset, once it is stored.
-    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>);
+    /// Appends a message. `done` gets its place, once it is stored.
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>);
 
     /// Brings the messages of a topic to `sink` from now on, until the result is dropped. The sink first gets the place at which
     /// that begins, and then each message after it once, in order, also over outages of the log.

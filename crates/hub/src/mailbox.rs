@@ -69,7 +69,7 @@ pub(crate) enum Event {
     Appended {
         conn: ConnId,
         id: Option<Box<str>>,
-        result: Result<u64, LogError>,
+        result: Result<Position, LogError>,
     },
     /// News of a topic's members.
     Presence {

@@ -208,9 +208,9 @@ impl Inner {
 }
 
 impl Log for MemoryLog {
-    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>) {
         let mut inner = self.lock();
-        let result = inner.append(topic, append);
+        let result = inner.append(topic, append).map(|offset| Position { epoch: inner.epoch.clone(), offset });
         self.0.1.store(inner.bytes, Ordering::Relaxed);
         drop(inner);
         done(result);

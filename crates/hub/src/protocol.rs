@@ -72,6 +72,13 @@ pub(crate) struct Answer<'a> {
     pub(crate) data: Option<&'a RawValue>,
 }
 
+impl Answer<'_> {
+    /// The place that it names.
+    pub(crate) fn position(&self) -> Option<Position> {
+        Some(Position { epoch: self.epoch.as_deref()?.into(), offset: self.offset? })
+    }
+}
+
 /// A member that is there. Its value may be `null`.
 fn value<'a, 'de: 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)

@@ -1,5 +1,6 @@
 //! A client's side of the protocol, without I/O: what it is subscribed to, its offsets, and its messages without an answer.
 
+use crate::log::Position;
 use crate::protocol::{Answer, Object, random_name};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,8 +72,8 @@ pub enum Event {
     Message(Received),
     /// Some messages before this offset are not kept any more: the client missed them. Those after it follow.
     Late(Arc<str>, u64),
-    /// A message with this identifier is stored at this offset, or was passed to the present subscribers.
-    Published(String, Option<u64>),
+    /// A message with this identifier is stored at this place, or was passed to the present subscribers.
+    Published(String, Option<Position>),
     /// A message with this identifier went to one host only: the broker is away.
     Withheld(String),
     /// The members of a topic, by identifier, with their names: the first of them, if there are many.
@@ -257,10 +258,11 @@ impl Session {
                 None
             }
             "published" => {
+                let at = answer.position();
                 let id = answer.id?.into_owned();
                 self.unanswered.retain(|(other, _)| *other != id);
                 let is_withheld = answer.reach.is_some_and(|reach| reach == "host");
-                Some(if is_withheld { Event::Withheld(id) } else { Event::Published(id, answer.offset) })
+                Some(if is_withheld { Event::Withheld(id) } else { Event::Published(id, at) })
             }
             "error" => {
                 let id = answer.id.map(Into::<String>::into);

@@ -7,10 +7,12 @@ use helpers::{PATIENCE, client, message, publish, stop, subscribe, target};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ClientConfig, Incoming, Kind, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
-use tautline_hub::{Append, Config, Done, Event, Following, Hub, Log, LogError, MemoryLog, Page, Sink, Subscribe};
+use tautline_hub::{
+    Append, Config, Done, Event, Following, Hub, Log, LogError, MemoryLog, Page, Position, Sink, Subscribe,
+};
 
 type Reading = (Arc<str>, Option<u64>, Done<Page>);
-type Appending = (Arc<str>, Append, Done<u64>);
+type Appending = (Arc<str>, Append, Done<Position>);
 
 /// A log that does nothing before the test says so.
 #[derive(Default)]
@@ -22,7 +24,7 @@ struct Held {
 }
 
 impl Log for Held {
-    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>) {
         if self.holds_appends {
             return self.appends.lock().unwrap().push((topic.clone(), append, done));
         }

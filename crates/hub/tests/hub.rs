@@ -94,6 +94,27 @@ fn a_client_of_another_epoch_gets_what_was_published_since() {
 }
 
 #[test]
+fn a_publisher_learns_the_epoch_of_its_offset() {
+    let server = serve(&Hub::default(), 0, None);
+    let publisher = client(&server);
+    let id = publisher.publish("log:a", None, "1").unwrap();
+    let at = wait(&publisher, |event| match event {
+        Event::Published(other, at) if other == id => Some(at.unwrap()),
+        _ => None,
+    });
+    publish(&publisher, "log:a", None, "2");
+    let returned = client(&server);
+    returned.subscribe("log:a", Subscribe::default().after(at.offset, Some(at.epoch.to_string()))).unwrap();
+    let first = wait(&returned, |event| match event {
+        Event::Message(message) => Some(message),
+        Event::Late(..) => panic!("the epoch is not the log's: {at:?}"),
+        _ => None,
+    });
+    assert_eq!(&*first.data, "2");
+    stop(server);
+}
+
+#[test]
 fn null_is_a_value() {
     let server = serve(&Hub::default(), 0, None);
     let publisher = client(&server);
@@ -210,7 +231,7 @@ impl Sink for LossySink {
 }
 
 impl Log for Lossy {
-    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>) {
         self.log.append(topic, append, done);
     }
 

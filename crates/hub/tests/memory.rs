@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Config, Counters, Server, ServerHandle};
-use tautline_hub::{Append, Done, Following, Hub, Log, Page, Sink};
+use tautline_hub::{Append, Done, Following, Hub, Log, Page, Position, Sink};
 
 struct Measuring;
 
@@ -313,10 +313,10 @@ fn a_log_in_memory_counts_what_it_allocates() {
 
 /// A log that answers once it is told to.
 #[derive(Default)]
-struct Slow(Mutex<Vec<Done<u64>>>);
+struct Slow(Mutex<Vec<Done<Position>>>);
 
 impl Log for Slow {
-    fn append(&self, _: &Arc<str>, _: Append, done: Done<u64>) {
+    fn append(&self, _: &Arc<str>, _: Append, done: Done<Position>) {
         self.0.lock().unwrap().push(done);
     }
 

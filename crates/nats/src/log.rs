@@ -4,7 +4,7 @@ use crate::config::NatsConfig;
 use crate::held::{self, Held, Memory};
 use crate::reads::{Reads, Waiting, entry};
 use crate::refusal::{Refusal, Refused};
-use crate::streams::{Streams, failed};
+use crate::streams::{Streams, epoch, failed};
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::PublishErrorKind;
@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Sink};
+use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Position, Sink};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// The longest wait for an answer of JetStream.
@@ -48,7 +48,7 @@ pub struct NatsLog {
 
 /// A request, and its memory.
 enum Request {
-    Append { kind: Kind, topic: Arc<str>, append: Append, done: Done<u64>, held: Held },
+    Append { kind: Kind, topic: Arc<str>, append: Append, done: Done<Position>, held: Held },
     Read { kind: Kind, topic: Arc<str>, after: Option<u64>, done: Done<Page>, held: Held },
     Follow { kind: Kind, topic: Arc<str>, sink: Arc<dyn Sink>, end: oneshot::Receiver<()>, held: Held },
 }
@@ -90,7 +90,7 @@ impl NatsLog {
 }
 
 impl Log for NatsLog {
-    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>) {
         // NATS may take long to answer. Messages that wait for it must not fill this process.
         let most = self.most.load(Ordering::Relaxed);
         let Some(held) = self.appends.try_hold(held::append(&append), most) else {
@@ -180,7 +180,7 @@ async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request
     while let Some(request) = requests.recv().await {
         match request {
             Request::Append { kind, topic, append, done, held } => {
-                let done: Done<u64> = Box::new(move |result| {
+                let done: Done<Position> = Box::new(move |result| {
                     drop(held);
                     done(result);
                 });
@@ -240,13 +240,14 @@ impl Service {
     }
 
     /// Sends a message to its stream in the order of the calls, and waits for the answer in a task of its own.
-    async fn append(self: &Arc<Self>, kind: Kind, topic: &str, append: Append, done: Done<u64>) {
+    async fn append(self: &Arc<Self>, kind: Kind, topic: &str, append: Append, done: Done<Position>) {
         if self.client.connection_state() != State::Connected {
             return done(Err(LogError::Away));
         }
-        if let Err(error) = self.streams.get(kind).await {
-            return done(Err(error));
-        }
+        let epoch = match self.streams.get(kind).await {
+            Ok(stream) => epoch(stream.cached_info()),
+            Err(error) => return done(Err(error)),
+        };
         let subject = self.streams.subject(kind, topic, append.key.as_deref());
         let message = PublishMessage::build().payload(String::from(append.data).into());
         let message = match append.id {
@@ -269,7 +270,7 @@ impl Service {
             if stored.is_err() {
                 service.streams.forget(kind).await;
             }
-            done(stored.map(|acknowledged| acknowledged.sequence));
+            done(stored.map(|acknowledged| Position { epoch, offset: acknowledged.sequence }));
         });
     }
 

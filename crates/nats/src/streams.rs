@@ -121,8 +121,7 @@ impl Streams {
         let stream = self.get(kind).await?;
         match stream.get_info().await {
             Ok(info) => {
-                let epoch = Arc::from(format!("{:x}", info.created.unix_timestamp_nanos()));
-                let at = Position { epoch, offset: info.state.last_sequence };
+                let at = Position { epoch: epoch(info), offset: info.state.last_sequence };
                 Ok(Extent { at, first: info.state.first_sequence })
             }
             Err(error) => {
@@ -158,6 +157,11 @@ impl Streams {
             },
         }
     }
+}
+
+/// The epoch of a stream: the time at which it was made.
+pub(crate) fn epoch(info: &stream::Info) -> Arc<str> {
+    Arc::from(format!("{:x}", info.created.unix_timestamp_nanos()))
 }
 
 /// The error of a request to JetStream. All of them may pass, since NATS may be away.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
 use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Subscribe};
+use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Position, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
 /// A nats-server with files of its own. It ends with the test.
@@ -290,11 +290,11 @@ fn hosts_share_latest_values_and_members() {
     hosts.into_iter().for_each(Host::stop);
 }
 
-/// Appends to a log, and waits for the offset.
-fn append(log: &NatsLog, topic: &str, id: Option<&str>, data: &str) -> Result<u64, LogError> {
+/// Appends to a log, and waits for the place.
+fn append(log: &NatsLog, topic: &str, id: Option<&str>, data: &str) -> Result<Position, LogError> {
     let (done, result) = std::sync::mpsc::channel();
     let append = Append { kind: HubKind::History, key: None, data: data.into(), id: id.map(Into::into) };
-    log.append(&Arc::from(topic), append, Box::new(move |offset| done.send(offset).unwrap()));
+    log.append(&Arc::from(topic), append, Box::new(move |at| done.send(at).unwrap()));
     result.recv_timeout(PATIENCE).unwrap()
 }
 
@@ -308,7 +308,7 @@ fn identifiers_are_data_and_those_of_one_topic_are_not_those_of_another() {
     for id in ["", "1", "a\r\nNats-Expected-Last-Sequence: 7", "\n", "\u{e9}", ".", "1.2"] {
         let [first, again] = [0; 2].map(|_| append(&log, "log:a", Some(id), "1").unwrap());
         assert_eq!(first, again, "{id:?} is stored once");
-        assert!(append(&log, "log:b", Some(id), "1").unwrap() > first, "{id:?} in another topic");
+        assert!(append(&log, "log:b", Some(id), "1").unwrap().offset > first.offset, "{id:?} in another topic");
     }
     let large = format!("\"{}\"", "x".repeat(2 << 20));
     let refused = append(&log, "log:a", Some("large"), &large);

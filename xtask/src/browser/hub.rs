@@ -20,7 +20,8 @@ const SCRIPT: &str = "(async () => {
     await new Promise((onSubscribed) => one.subscribe('log:a', ({ data }) => got.push(data), { onSubscribed }));
     const first = await one.publish('log:a', 1);
     for (const n of [2, 3, 4]) await two.publish('log:a', n);
-    three.subscribe('log:a', ({ data }) => again.push(data), { after: first.offset });
+    const { offset: after, epoch } = first;
+    three.subscribe('log:a', ({ data }) => again.push(data), { after, epoch, onLate: () => again.push('late') });
     one.subscribe('room', () => {}, { as: 'one', onMembers: (all) => (members = [...all.values()]) });
     two.subscribe('room', () => {}, { as: 'two' });
     window.isDone = () => got.join() === '1,2,3,4' && again.join() === '2,3,4' && members.sort().join() === 'one,two';

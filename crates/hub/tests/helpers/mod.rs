@@ -47,7 +47,7 @@ pub(crate) fn subscribe(client: &Client, topic: &str, how: Subscribe) {
 pub(crate) fn publish(client: &Client, topic: &str, key: Option<&str>, data: &str) -> Option<u64> {
     let id = client.publish(topic, key, data).unwrap();
     wait(client, |event| match event {
-        Event::Published(other, offset) if other == id => Some(offset),
+        Event::Published(other, at) if other == id => Some(at.map(|at| at.offset)),
         Event::Refused(.., reason) => panic!("{reason}"),
         _ => None,
     })
