@@ -118,7 +118,7 @@ impl Encoder {
         self.deflater.as_ref().map_or(0, |deflater| deflater.memory())
     }
 
-    /// Appends a message in one frame, compressed if `compress` is set and compression was negotiated.
+    /// Appends a message in one frame, compressed if `compress` is set, compression was negotiated, and it makes the message smaller.
     ///
     /// # Errors
     /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close), [`Error::Compressor`] if the
@@ -140,8 +140,13 @@ impl Encoder {
             Some(deflater) if compress => {
                 let mut compressed = pool.take();
                 let result = deflater.deflate(payload, true, &mut compressed);
-                if result.is_ok() {
+                let is_smaller = compressed.len() < payload.len();
+                if result.is_ok() && is_smaller {
                     put_frame(self.role, Flags { fin: true, rsv1: true }, opcode, compressed.filled(), key, out);
+                } else if result.is_ok() {
+                    // The peer inflates no uncompressed message, so its window does not get this one (RFC 7692, section 6.2).
+                    deflater.forget_last(payload.len());
+                    put_frame(self.role, Flags { fin: true, rsv1: false }, opcode, payload, key, out);
                 }
                 pool.give(compressed);
                 result

@@ -43,7 +43,8 @@ pub struct DeflateConfig {
     ///
     /// The other levels are zlib's, which holds 250-380 kB. Without context takeover it clears 128 KiB for each message.
     pub level: u32,
-    /// Smallest message in bytes that is compressed. Default 256: sending a shorter one as it is takes less time.
+    /// Smallest message in bytes that is compressed. Default 256, and 32 with context takeover: sending a shorter one as it is
+    /// takes less time. A message that compression would not make smaller is sent as it is, too.
     pub min_size: usize,
     /// Most inflated bytes per compressed byte, in a message that inflates to more than 64 KiB. Default 1000.
     ///
@@ -69,10 +70,11 @@ impl Default for DeflateConfig {
 impl DeflateConfig {
     /// The default, but with context takeover: windows are kept from message to message.
     ///
-    /// Small, similar messages then compress best, for about 100 kB per connection at each end.
+    /// Small, similar messages then compress best, for about 100 kB per connection at each end. Messages of 32 bytes and more are
+    /// compressed.
     #[must_use]
     pub fn with_context_takeover() -> Self {
-        Self { server_no_context_takeover: false, client_no_context_takeover: false, ..Self::default() }
+        Self { server_no_context_takeover: false, client_no_context_takeover: false, min_size: 32, ..Self::default() }
     }
 
     /// The window sizes of server and client, clamped to 9 to 15.

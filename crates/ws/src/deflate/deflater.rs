@@ -96,6 +96,17 @@ impl Deflater {
         Ok(())
     }
 
+    /// Forgets the last message, of `len` bytes, since it is sent uncompressed: the peer's window does not get it.
+    ///
+    /// Levels 1 to 3 keep the window before it. zlib cannot go back, and begins a new one.
+    pub(crate) fn forget_last(&mut self, len: usize) {
+        match &mut self.stream {
+            Some(Stream::Fast(stream)) => stream.forget_last(len),
+            Some(Stream::Zlib(stream)) => stream.reset(),
+            None => {}
+        }
+    }
+
     /// Appends the pending output of the message in progress, up to a whole byte, and frees the memory.
     pub(crate) fn flush(&mut self, out: &mut Buf) -> Result<(), Error> {
         match &mut self.stream {

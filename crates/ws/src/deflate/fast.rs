@@ -61,6 +61,11 @@ impl FastDeflate {
         out.put(&TAIL);
     }
 
+    /// Forgets the last message, of `len` bytes, which has ended: no later one refers to it.
+    pub(super) fn forget_last(&mut self, len: usize) {
+        self.matcher.forget_last(len);
+    }
+
     /// Bytes of memory.
     pub(super) const fn memory(&self) -> usize {
         self.matcher.memory()

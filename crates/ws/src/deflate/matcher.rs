@@ -53,6 +53,18 @@ impl Matcher {
         }
     }
 
+    /// Forgets the last `len` bytes of the stream, as if they had not been searched.
+    ///
+    /// Older bytes whose places in the table they took are not found again.
+    pub(super) fn forget_last(&mut self, len: usize) {
+        // Only bytes before a window are ever removed, so what is left are the last bytes of the stream.
+        self.bytes.truncate(self.bytes.len().saturating_sub(len));
+        let end = as_place(self.base + self.bytes.len());
+        for place in self.table.0.iter_mut().filter(|place| **place >= end) {
+            *place = 0;
+        }
+    }
+
     /// Searches the next bytes, at most [`PIECE`], for repetitions at a distance of at most `window`. Adds their symbols to
     /// `block`. If `is_patient`, a match gives way to a longer one that begins a byte later.
     pub(super) fn search(&mut self, piece: &[u8], window: usize, is_patient: bool, block: &mut Block) {
@@ -221,5 +233,18 @@ mod tests {
             assert_eq!((matcher.base, matcher.bytes.len()), (1, 12));
             assert!(matcher.table.0.iter().all(|place| *place <= 12));
         }
+    }
+
+    #[test]
+    fn forgotten_bytes_are_not_found_again() {
+        let mut matcher = Matcher::new();
+        let mut block = Block::default();
+        for (piece, forgotten) in [(&b"abcdabcdabcd"[..], 0), (b"efghefghefgh", 12), (b"ijkl", 100)] {
+            matcher.search(piece, 1 << 15, true, &mut block);
+            matcher.forget_last(forgotten);
+            let end = matcher.base + matcher.bytes.len();
+            assert!(matcher.table.0.iter().all(|place| (*place as usize) < end), "{piece:?}");
+        }
+        assert_eq!(matcher.bytes, b"");
     }
 }

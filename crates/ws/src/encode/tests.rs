@@ -1,6 +1,6 @@
 use super::{Encoder, EncoderState, Fragment};
 use crate::deflate::{DeflateParams, Deflater, Inflater, SharedDeflater};
-use crate::{Close, CloseCode, Decoder, Error, Event, Kind, Prepared, Role};
+use crate::{Close, CloseCode, Decoder, Error, Event, Header, Kind, Prepared, Role};
 use proptest::prelude::*;
 use tautline_buf::{Buf, Pool};
 
@@ -36,9 +36,13 @@ impl Pair {
     }
 
     fn compressing(role: Role, params: &DeflateParams) -> Self {
+        Self::compressing_at(role, params, 6)
+    }
+
+    fn compressing_at(role: Role, params: &DeflateParams, level: u32) -> Self {
         let pair = Self::new(role);
         let peer = if role == Role::Server { Role::Client } else { Role::Server };
-        let encoder = pair.encoder.with_deflater(Deflater::new(params, role, 6));
+        let encoder = pair.encoder.with_deflater(Deflater::new(params, role, level));
         Self { encoder, decoder: pair.decoder.with_inflater(Inflater::new(params, peer, 1000)), ..pair }
     }
 
@@ -113,9 +117,40 @@ fn writes_the_examples_of_rfc_6455_section_5_7() {
 #[test]
 fn writes_the_example_of_rfc_7692_section_7_2_3() {
     let mut pair = Pair::compressing(Role::Server, &NO_CONTEXT);
-    pair.message(Kind::Text, b"Hello", true).unwrap();
+    pair.fragment_of(b"Hello", true, true);
     assert_eq!(pair.out.filled(), b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00");
     assert_eq!(pair.arrive(), [(Kind::Text, b"Hello".to_vec())]);
+}
+
+#[test]
+fn a_message_that_compression_does_not_make_smaller_is_sent_as_it_is() {
+    let mut seed = 1_u64;
+    let mut noise = |len: usize| -> Vec<u8> {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed.to_be_bytes()[0]
+        };
+        (0..len).map(|_| next()).collect()
+    };
+    for (level, params) in [(2, CONTEXT), (6, CONTEXT), (2, NO_CONTEXT), (6, NO_CONTEXT)] {
+        let mut pair = Pair::compressing_at(Role::Server, &params, level);
+        let text = noise(90).repeat(2);
+        // Longer than the window, and than one block, too.
+        for len in [0, 1, 60, 400, 3, 20_000, 70_000, 5] {
+            // What the peer's window has may be referred to, and what it lacks may not.
+            let sizes = [&text, &noise(len), &text].map(|payload| {
+                pair.message(Kind::Binary, payload, true).unwrap();
+                let size = pair.out.len() - Header::len_of(pair.out.filled()[1]);
+                assert!(size <= payload.len(), "level {level}: {size} for {}", payload.len());
+                assert_eq!(pair.arrive(), [(Kind::Binary, payload.clone())], "level {level}, {len}");
+                size
+            });
+            assert_eq!(sizes[1], len, "noise");
+            if level == 2 && !params.server_no_context_takeover && len <= 20_000 {
+                assert!(sizes[2] < 20, "the window before it is kept: {sizes:?}, {len}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -262,12 +297,13 @@ proptest! {
     fn any_messages_in_any_form_arrive(
         role in prop::sample::select(&[Role::Server, Role::Client][..]),
         params in prop::sample::select(&[CONTEXT, NO_CONTEXT][..]),
+        level in prop::sample::select(&[1, 2, 6][..]),
         messages in prop::collection::vec(
             (prop_oneof![".{0,80}", "x{100,140}", (65_500..65_600_usize).prop_map(|n| "ab€".repeat(n / 5))], any::<bool>(), any::<bool>(), 0..4_usize),
             0..6,
         ),
     ) {
-        let mut pair = Pair::compressing(role, &params);
+        let mut pair = Pair::compressing_at(role, &params, level);
         let mut shared_deflater = SharedDeflater::new(6);
         let mut expected = Vec::new();
         for (text, is_text, compress, pieces) in messages {

@@ -167,7 +167,9 @@ fn a_state_has_the_whole_window() {
     for len in [1, 2, 3, 4, 5, 6, 8, 9, 100, 257, 258, 259, 4_097, 32_767, 32_768, 32_769, 100_000] {
         let (mut encoder, mut out, mut pool) = (make.encoder(), Buf::new(), Pool::new(1 << 16));
         let payload = noise(len);
-        encoder.message(Kind::Binary, &payload, true, || KEY, &mut out, &mut pool).unwrap();
+        // In a fragment, since a message that does not become smaller is sent as it is.
+        let whole = |payload| Fragment { kind: Kind::Binary, payload, last: true, compress: true };
+        encoder.fragment(whole(&payload), || KEY, &mut out, &mut pool).unwrap();
         let mut decoder = make.decoder();
         let mut seen = Seen::default();
         seen.feed(&mut decoder, out.filled(), &mut pool);
@@ -176,7 +178,7 @@ fn a_state_has_the_whole_window() {
         // Repeated bytes refer to the window. The window after them can be moved, too.
         out.clear();
         let again = &payload[len.saturating_sub(30_000)..];
-        encoder.message(Kind::Binary, again, true, || KEY, &mut out, &mut pool).unwrap();
+        encoder.fragment(whole(again), || KEY, &mut out, &mut pool).unwrap();
         assert!(len < 100 || out.len() < len / 5 + 50, "{} of {len}", out.len());
         let mut decoder = moved(make, &state);
         seen.feed(&mut decoder, out.filled(), &mut pool);
