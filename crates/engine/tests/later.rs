@@ -11,6 +11,7 @@ use tautline_engine::{
     Config, Conn, Handler, Opening, Outgoing, Reply, Request, Shard, ShardHandleError, Ticket, Upgrade,
 };
 use tautline_tls::plain;
+use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::{CloseCode, Message};
 
 const UPGRADE: &str = "GET /ada HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -117,6 +118,25 @@ fn a_subprotocol_that_was_not_offered_is_an_error_of_the_application() {
     bench.ticket().upgrade(Upgrade::new().with_subprotocol("three")).unwrap();
     assert!(bench.read(index).starts_with("HTTP/1.1 500 "));
     assert!(bench.shard.handler().opened.is_empty());
+}
+
+#[test]
+fn an_upgrade_may_refuse_windows_that_the_configuration_allows() {
+    let mut config = Config::default();
+    config.upgrade.deflate = Some(DeflateConfig::with_context_takeover());
+    let mut bench = Bench::new(config);
+    let offer = UPGRADE.replace("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n");
+    for context_takeover in [true, false, true] {
+        let index = bench.asks(&offer);
+        let mut upgrade = Upgrade::new();
+        upgrade.context_takeover = context_takeover;
+        bench.ticket().upgrade(upgrade).unwrap();
+        let answer = bench.read(index);
+        assert!(answer.contains("permessage-deflate"), "{answer}");
+        for side in ["server_no_context_takeover", "client_no_context_takeover"] {
+            assert_eq!(answer.contains(side), !context_takeover, "{answer}");
+        }
+    }
 }
 
 #[test]

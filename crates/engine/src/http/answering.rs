@@ -43,10 +43,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let reply = match answer {
                 Answer::Respond(response) => Reply::Respond(response),
                 Answer::Stream(response) => Reply::Stream(response),
-                Answer::Upgrade(Upgrade { headers, subprotocol, state }) => {
+                Answer::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }) => {
                     // The ticket has the type of the handler's state.
                     let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);
-                    Reply::Upgrade(Upgrade { headers, subprotocol, state })
+                    Reply::Upgrade(Upgrade { headers, subprotocol, context_takeover, state })
                 }
             };
             core.reply(driver, link, request, reply, None);

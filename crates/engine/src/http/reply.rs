@@ -94,6 +94,10 @@ pub struct Upgrade<T = ()> {
     pub headers: HeaderMap,
     /// A subprotocol that the client offered, instead of the configuration's choice. Another one is answered with status 500.
     pub subprotocol: Option<String>,
+    /// Whether compression may keep windows between messages, if the configuration has context takeover. Default true.
+    ///
+    /// A server that has too little memory for more windows sets it to false.
+    pub context_takeover: bool,
     /// The first state of the connection, which `on_open` finds; by default `T::default()`.
     pub state: Option<T>,
 }
@@ -102,7 +106,7 @@ impl<T> Upgrade<T> {
     /// Terms without further headers.
     #[must_use]
     pub fn new() -> Self {
-        Self { headers: HeaderMap::new(), subprotocol: None, state: None }
+        Self { headers: HeaderMap::new(), subprotocol: None, context_takeover: true, state: None }
     }
 
     /// Adds a header to the 101 response.

@@ -86,9 +86,9 @@ impl<T> Ticket<T> {
     where
         T: Send + 'static,
     {
-        let Upgrade { headers, subprotocol, state } = upgrade;
+        let Upgrade { headers, subprotocol, context_takeover, state } = upgrade;
         let state = state.map(|state| -> Box<dyn Any + Send> { Box::new(state) });
-        self.give(Answer::Upgrade(Upgrade { headers, subprotocol, state }))
+        self.give(Answer::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }))
     }
 
     /// Answers as plain HTTP.

@@ -18,6 +18,7 @@ use crate::turn::core::{Core, Slot};
 use crate::turn::visit::REQUEST;
 use http::StatusCode;
 use log::Level;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
@@ -248,9 +249,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         request: &http::Request<()>,
         upgrade: Upgrade<H::State>,
     ) {
-        let Upgrade { headers, subprotocol, state } = upgrade;
+        let Upgrade { headers, subprotocol, context_takeover, state } = upgrade;
+        let mut policy = Cow::Borrowed(&self.shared.config.upgrade);
+        if !context_takeover && let Some(deflate) = &mut policy.to_mut().deflate {
+            (deflate.server_no_context_takeover, deflate.client_no_context_takeover) = (true, true);
+        }
         let out = link.out.raw(&mut self.shared.pool);
-        match accept(request, &self.shared.config.upgrade, headers, subprotocol, out) {
+        match accept(request, &policy, headers, subprotocol, out) {
             Ok(negotiated) => {
                 if let Some(state) = state {
                     link.state = state;
