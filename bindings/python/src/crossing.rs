@@ -4,6 +4,7 @@ use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::fork;
 use crate::lock::lock;
+use crate::windows::Window;
 use pyo3::Py;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -240,6 +241,8 @@ pub(crate) enum Order {
     Dial {
         target: Box<Target>,
         shared: Arc<Shared>,
+        /// The windows that it may keep between messages.
+        window: Option<Window>,
     },
     /// Stops accepting, closes all connections and ends the loop.
     Drain {
@@ -424,6 +427,8 @@ pub(crate) struct Peer {
     pub(crate) room_below: Option<usize>,
     /// The ping of the loop's own that is not answered.
     pub(crate) pinged: Option<Pinged>,
+    /// The windows that it may keep between messages.
+    pub(crate) window: Option<Window>,
 }
 
 /// A ping of the loop's own.
@@ -434,8 +439,8 @@ pub(crate) struct Pinged {
 }
 
 impl Peer {
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared: Some(shared), room_below: None, pinged: None }
+    pub(crate) fn new(shared: Option<Arc<Shared>>, window: Option<Window>) -> Self {
+        Self { shared, window, ..Self::default() }
     }
 }
 

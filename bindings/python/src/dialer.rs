@@ -6,6 +6,7 @@ use crate::relay::{Relay, Role};
 use crate::request::header_map;
 use crate::server::parsed;
 use crate::tls::TlsOptions;
+use crate::windows::Windows;
 use crate::worker::{self, Plan};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -32,6 +33,7 @@ pub(crate) struct Dialer {
     outbox: Arc<Outbox>,
     queue: Marks,
     deflate: Option<DeflateConfig>,
+    windows: Arc<Windows>,
     secure: bool,
 }
 
@@ -61,7 +63,10 @@ impl Dialer {
             },
         });
         match started {
-            Ok(_) => Ok(Self { outbox, queue: options.queue(), deflate: options.deflate(), secure }),
+            Ok(_) => {
+                let (queue, deflate, windows) = (options.queue(), options.deflate(), options.windows());
+                Ok(Self { outbox, queue, deflate, windows, secure })
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(PyValueError::new_err(error.to_string())),
             Err(error) => Err(error.into()),
         }
@@ -95,13 +100,17 @@ impl Dialer {
         target.headers = header_map(headers)?;
         target.origin = origin;
         target.subprotocols = subprotocols;
+        let window = self.windows.take();
         target.deflate = self.deflate;
+        if let Some(deflate) = target.deflate.as_mut().filter(|_| window.is_none()) {
+            (deflate.server_no_context_takeover, deflate.client_no_context_takeover) = (true, true);
+        }
         let unusable = |error| PyValueError::new_err(format!("unusable proxy: {error}"));
         target.proxy = proxy.map(|proxy| proxy.parse().map_err(unusable)).transpose()?;
         target.check().map_err(|error| PyValueError::new_err(error.to_string()))?;
         let shared = Shared::new(hub.inbox(), self.outbox.clone(), self.queue);
         let key = shared.key;
-        if self.outbox.order(Order::Dial { target: Box::new(target), shared }, &[]) {
+        if self.outbox.order(Order::Dial { target: Box::new(target), shared, window }, &[]) {
             Ok(key)
         } else {
             Err(PyRuntimeError::new_err("the loop for outgoing connections has ended"))

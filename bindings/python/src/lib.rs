@@ -33,6 +33,7 @@ mod server;
 mod sys;
 mod tls;
 mod waiter;
+mod windows;
 mod worker;
 
 /// The native part of `tautline`.

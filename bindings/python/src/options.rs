@@ -1,11 +1,20 @@
 use crate::crossing::Marks;
 use crate::keepalive::Keepalive;
+use crate::windows::Windows;
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::time::Duration;
 use tautline::{CloseCode, Config, DeflateConfig, Origins, SlowConsumer};
 
 /// The time that stands for none.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// Bytes of a decompressor that keeps its window.
+const INFLATER: usize = 48 << 10;
+/// Bytes of a compressor of levels 1 to 3, beside its window.
+const FAST: usize = 40 << 10;
+/// Bytes of zlib's, beside four times its window.
+const ZLIB: usize = 244 << 10;
 
 /// Settings of a server or of outgoing connections, from a dictionary with these keys.
 #[derive(FromPyObject)]
@@ -21,7 +30,8 @@ pub(crate) struct Options {
     ping_interval: Option<f64>,
     ping_timeout: Option<f64>,
     close_timeout: Option<f64>,
-    compression: bool,
+    /// Whether windows are kept between messages, their memory in all, the base-2 logarithm of a window, and the level.
+    compression: Option<(bool, usize, u8, u32)>,
     subprotocols: Vec<String>,
 }
 
@@ -36,7 +46,20 @@ impl Options {
     }
 
     pub(crate) fn deflate(&self) -> Option<DeflateConfig> {
-        self.compression.then(DeflateConfig::default)
+        let (context_takeover, _, window_bits, level) = self.compression?;
+        let mut config =
+            if context_takeover { DeflateConfig::with_context_takeover() } else { DeflateConfig::default() };
+        (config.server_max_window_bits, config.client_max_window_bits) = (window_bits, window_bits);
+        config.level = level;
+        Some(config)
+    }
+
+    /// The connections that may keep windows between messages.
+    pub(crate) fn windows(&self) -> Arc<Windows> {
+        let (context_takeover, memory, window_bits, level) = self.compression.unwrap_or_default();
+        let window = 1 << window_bits.clamp(9, 15);
+        let each = INFLATER + if level <= 3 { FAST + window } else { ZLIB + 4 * window };
+        Windows::new(if context_takeover { memory } else { 0 }, each)
     }
 
     pub(crate) fn config(&self) -> Config {

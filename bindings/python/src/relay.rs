@@ -3,7 +3,8 @@ use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;
 use crate::keepalive::Keepalive;
-use crate::request::Question;
+use crate::request::{Question, upgrade_of};
+use crate::windows::{Window, Windows};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tautline::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reply, Request, TlsInfo, Upgrade};
+use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reply, Request, TlsInfo};
 
 /// The handler of every loop: it hands events over to Python.
 pub(crate) struct Relay {
@@ -23,7 +24,7 @@ pub(crate) struct Relay {
 
 pub(crate) enum Role {
     Server(ServerSide),
-    Client(HashMap<DialId, Arc<Shared>>),
+    Client(HashMap<DialId, (Arc<Shared>, Option<Window>)>),
 }
 
 /// The side of a server.
@@ -31,6 +32,7 @@ pub(crate) struct ServerSide {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) queue: Marks,
+    pub(crate) windows: Arc<Windows>,
     /// Whether Python decides about requests.
     pub(crate) asks: bool,
     /// Headers of each answer to an upgrade.
@@ -68,9 +70,9 @@ impl Relay {
     }
 
     /// An attempt to connect has begun.
-    pub(crate) fn dialing(&mut self, dial: DialId, shared: Arc<Shared>) {
+    pub(crate) fn dialing(&mut self, dial: DialId, shared: Arc<Shared>, window: Option<Window>) {
         if let Role::Client(dials) = &mut self.role {
-            dials.insert(dial, shared);
+            dials.insert(dial, (shared, window));
         }
     }
 
@@ -121,14 +123,14 @@ impl Handler for Relay {
         }
         if side.asks {
             let shared = Shared::new(side.inbox.clone(), side.outbox.clone(), side.queue);
-            let unwoken = &mut self.unwoken;
+            let (unwoken, windows) = (&mut self.unwoken, side.windows.clone());
             return request.later(|ticket| {
-                let question = Question::new(request, shared.clone(), ticket);
+                let question = Question::new(request, shared.clone(), windows, ticket);
                 tell(unwoken, &shared, News::Request(Box::new(question)), &[]);
             });
         }
         if request.is_upgrade {
-            let mut upgrade = Upgrade::new();
+            let mut upgrade = upgrade_of(None, &side.windows);
             upgrade.headers = side.headers.clone();
             return upgrade.into();
         }
@@ -137,11 +139,21 @@ impl Handler for Relay {
 
     fn on_open(&mut self, conn: &mut Conn<'_, Peer>, opening: &Opening<'_>) {
         if conn.state().shared.is_none() {
-            let shared = match &mut self.role {
-                Role::Server(side) => Some(Shared::new(side.inbox.clone(), side.outbox.clone(), side.queue)),
-                Role::Client(dials) => conn.dial().and_then(|dial| dials.remove(&dial)),
-            };
-            conn.state().shared = shared;
+            let dial = conn.dial();
+            let state = conn.state();
+            match &mut self.role {
+                Role::Server(side) => {
+                    state.shared = Some(Shared::new(side.inbox.clone(), side.outbox.clone(), side.queue));
+                }
+                Role::Client(dials) => {
+                    if let Some((shared, window)) = dial.and_then(|dial| dials.remove(&dial)) {
+                        (state.shared, state.window) = (Some(shared), window);
+                    }
+                }
+            }
+        }
+        if !opening.deflate {
+            conn.state().window = None;
         }
         let (id, peer) = (conn.id(), conn.peer().to_string());
         let Some(shared) = conn.state().shared.clone() else { return };
@@ -199,6 +211,7 @@ impl Handler for Relay {
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, Peer>, closed: &Closed) {
+        conn.state().window = None;
         if let Some(shared) = conn.state().shared.take() {
             tell(&mut self.unwoken, &shared, News::Closed(Box::new(Ended::from(closed))), &[]);
         }
@@ -206,7 +219,7 @@ impl Handler for Relay {
 
     fn on_connect_failed(&mut self, dial: DialId, error: &ConnectError, _: Option<Duration>) {
         let Role::Client(dials) = &mut self.role else { return };
-        if let Some(shared) = dials.remove(&dial) {
+        if let Some((shared, _)) = dials.remove(&dial) {
             tell(&mut self.unwoken, &shared, News::Failed(Box::new(Failure::from(error))), &[]);
         }
     }

@@ -1,6 +1,7 @@
 use crate::crossing::{Peer, Shared};
 use crate::head::Head;
 use crate::lock::lock;
+use crate::windows::Windows;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -13,13 +14,19 @@ pub(crate) struct Question {
     pub(crate) peer: String,
     pub(crate) is_upgrade: bool,
     shared: Arc<Shared>,
+    windows: Arc<Windows>,
     ticket: Ticket<Peer>,
 }
 
 impl Question {
-    pub(crate) fn new(request: &Request<'_>, shared: Arc<Shared>, ticket: Ticket<Peer>) -> Self {
+    pub(crate) fn new(
+        request: &Request<'_>,
+        shared: Arc<Shared>,
+        windows: Arc<Windows>,
+        ticket: Ticket<Peer>,
+    ) -> Self {
         let head = Head::of_request(request.http);
-        Self { head, peer: request.peer.to_string(), is_upgrade: request.is_upgrade, shared, ticket }
+        Self { head, peer: request.peer.to_string(), is_upgrade: request.is_upgrade, shared, windows, ticket }
     }
 }
 
@@ -32,13 +39,14 @@ pub(crate) struct Asked {
     peer: String,
     #[pyo3(get)]
     is_upgrade: bool,
+    windows: Arc<Windows>,
     waiting: Mutex<Option<(Arc<Shared>, Ticket<Peer>)>>,
 }
 
 impl From<Question> for Asked {
     fn from(question: Question) -> Self {
-        let Question { head, peer, is_upgrade, shared, ticket } = question;
-        Self { head, peer, is_upgrade, waiting: Mutex::new(Some((shared, ticket))) }
+        let Question { head, peer, is_upgrade, shared, windows, ticket } = question;
+        Self { head, peer, is_upgrade, windows, waiting: Mutex::new(Some((shared, ticket))) }
     }
 }
 
@@ -48,7 +56,7 @@ impl Asked {
     fn accept(&self, headers: Vec<(String, String)>, subprotocol: Option<String>) -> PyResult<bool> {
         let headers = header_map(headers)?;
         let (shared, ticket) = self.take()?;
-        let mut upgrade = Upgrade::new().with_state(Peer::new(shared));
+        let mut upgrade = upgrade_of(Some(shared), &self.windows);
         upgrade.headers = headers;
         upgrade.subprotocol = subprotocol;
         Ok(ticket.upgrade(upgrade).is_ok())
@@ -69,6 +77,14 @@ impl Asked {
     fn take(&self) -> PyResult<(Arc<Shared>, Ticket<Peer>)> {
         lock(&self.waiting).take().ok_or_else(|| PyRuntimeError::new_err("this request was answered already"))
     }
+}
+
+/// The terms of a connection, which keeps windows between messages as long as there is memory for them.
+pub(crate) fn upgrade_of(shared: Option<Arc<Shared>>, windows: &Arc<Windows>) -> Upgrade<Peer> {
+    let window = windows.take();
+    let mut upgrade = Upgrade::new();
+    upgrade.context_takeover = window.is_some();
+    upgrade.with_state(Peer::new(shared, window))
 }
 
 /// Headers of Python, whose values are ISO-8859-1 or, failing that, UTF-8.

@@ -47,10 +47,11 @@ impl Server {
     ) -> PyResult<Self> {
         let listen = listen.iter().map(|address| parsed(address)).collect::<PyResult<Vec<_>>>()?;
         let sock = sock.map(sys::take).transpose()?;
-        let refuses = Arc::<AtomicBool>::default();
+        let (refuses, windows) = (Arc::<AtomicBool>::default(), options.windows());
         let side = |outbox: Arc<Outbox>| -> PyResult<Relay> {
             let (inbox, queue, headers) = (hub.inbox(), options.queue(), header_map(headers.clone())?);
-            let side = ServerSide { inbox, outbox, queue, asks, headers, refuses: refuses.clone() };
+            let (windows, refuses) = (windows.clone(), refuses.clone());
+            let side = ServerSide { inbox, outbox, queue, windows, asks, headers, refuses };
             Ok(Relay::new(Role::Server(side), options.keepalive()))
         };
         let config = Arc::new(options.config());

@@ -164,9 +164,9 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
             }
             Order::Resume { to } => on_conn(shard, &to, |_, conn| conn.pause(false)),
             Order::Room { to, low } => on_conn(shard, &to, |relay, conn| relay.wants_room(conn, low)),
-            Order::Dial { target, shared } => {
+            Order::Dial { target, shared, window } => {
                 let dial = shard.connect(Arc::from(target));
-                shard.handler().dialing(dial, shared);
+                shard.handler().dialing(dial, shared, window);
             }
             Order::Drain { code, len, deadline } => {
                 let reason = String::from_utf8_lossy(payload(len));

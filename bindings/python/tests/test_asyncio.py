@@ -19,7 +19,7 @@ def serve(handler=echo, **kwargs):
 
 
 @pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("compression", [None, "deflate"])
+@pytest.mark.parametrize("compression", [None, "deflate", tautline.Deflate(), tautline.Deflate(0)])
 @pytest.mark.parametrize("loops", [0, 1, 2])
 def test_messages_return_as_they_were_sent(run, secure, compression, loops, server_tls, client_tls):
     async def main():

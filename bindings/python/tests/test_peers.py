@@ -21,12 +21,12 @@ async def exchange(ws):
         assert await ws.recv() == message
 
 
-@pytest.mark.parametrize("compression", [None, "deflate"])
+@pytest.mark.parametrize("compression", [None, "deflate", tautline.Deflate(window_bits=10), tautline.Deflate(level=6)])
 def test_their_client_and_our_server(run, server_tls, certificates, compression):
     async def main():
         theirs = ssl.create_default_context(cafile=certificates / "ca.pem")
         async with tautline.serve(echo, "127.0.0.1", 0, ssl=server_tls, compression=compression) as server:
-            async with websockets.connect(uri(server, "wss"), ssl=theirs, compression=compression) as ws:
+            async with websockets.connect(uri(server, "wss"), ssl=theirs, compression=compression and "deflate") as ws:
                 await exchange(ws)
                 await (await ws.ping())
             async with aiohttp.ClientSession() as session:
@@ -38,12 +38,12 @@ def test_their_client_and_our_server(run, server_tls, certificates, compression)
     run(main())
 
 
-@pytest.mark.parametrize("compression", [None, "deflate"])
+@pytest.mark.parametrize("compression", [None, "deflate", tautline.Deflate(window_bits=10), tautline.Deflate(level=6)])
 def test_our_client_and_their_server(run, client_tls, certificates, compression):
     async def main():
         theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         theirs.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
-        async with websockets.serve(echo, "127.0.0.1", 0, ssl=theirs, compression=compression) as server:
+        async with websockets.serve(echo, "127.0.0.1", 0, ssl=theirs, compression=compression and "deflate") as server:
             async with tautline.connect(uri(server, "wss"), ssl=client_tls, compression=compression) as ws:
                 await exchange(ws)
                 await (await ws.ping())

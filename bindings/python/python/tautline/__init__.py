@@ -13,6 +13,7 @@ from ._version import __version__
 from .asyncio.client import ClientConnection, connect, unix_connect
 from .asyncio.connection import State
 from .asyncio.server import Server, ServerConnection, basic_auth, broadcast, serve, unix_serve
+from .compression import Deflate
 from .datastructures import Headers, HeadersLike, MultipleValuesError
 from .exceptions import (
     ConcurrencyError,
@@ -60,6 +61,7 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionClosedError",
     "ConnectionClosedOK",
+    "Deflate",
     "DuplicateParameter",
     "HeaderLineTooLong",
     "Headers",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typing
 
+from .compression import Compression, native_compression
+
 __all__ = ["Limits", "native_options"]
 
 # Bytes that may wait for one peer before it is closed with 1008. `send` waits long before.
@@ -34,7 +36,7 @@ def marks(value: Marks, name: str) -> typing.Optional[tuple[int, int]]:
 
 def native_options(
     *,
-    compression: typing.Optional[str],
+    compression: Compression,
     max_size: typing.Union[int, None, tuple[typing.Optional[int], typing.Optional[int]]],
     max_queue: Marks,
     write_limit: Marks,
@@ -45,8 +47,6 @@ def native_options(
     subprotocols: typing.Sequence[str] = (),
 ) -> Limits:
     """Checks arguments, and returns them for the native part."""
-    if compression not in (None, "deflate"):
-        raise ValueError(f"unsupported compression: {compression}")
     if isinstance(subprotocols, str):
         raise TypeError("subprotocols must be a list, not a str")
     if isinstance(max_size, tuple):
@@ -60,7 +60,7 @@ def native_options(
         "ping_interval": ping_interval,
         "ping_timeout": ping_timeout,
         "close_timeout": close_timeout,
-        "compression": compression is not None,
+        "compression": native_compression(compression),
         "subprotocols": tuple(subprotocols),
     }
     return Limits(write[0], write[1], tuple(options.items()))

@@ -16,6 +16,7 @@ from .. import _native
 from .._dialers import dialer_for
 from .._dialing import USER_AGENT, dial, failure_of, port_of, proxy_of, request_headers, split_uri
 from .._limits import native_options
+from ..compression import Compression
 from ..datastructures import Headers
 from ..exceptions import InvalidMessage, InvalidStatus, SecurityError
 from ..http11 import response_of
@@ -121,7 +122,7 @@ class connect:
         *,
         origin: typing.Optional[str] = None,
         subprotocols: typing.Optional[typing.Sequence[str]] = None,
-        compression: typing.Optional[str] = "deflate",
+        compression: Compression = "deflate",
         additional_headers: typing.Any = None,
         user_agent_header: typing.Optional[str] = USER_AGENT,
         proxy: typing.Any = True,

@@ -20,6 +20,7 @@ from .._addresses import passive_addresses
 from .._limits import native_options
 from .._origins import allowed_origins, check_origin
 from .._version import __version__
+from ..compression import Compression
 from ..datastructures import Headers
 from ..exceptions import InvalidOrigin, NegotiationError
 from ..http11 import Request, Response, plain_response, request_of
@@ -360,7 +361,7 @@ def serve(
     origins: typing.Any = None,
     subprotocols: typing.Optional[typing.Sequence[str]] = None,
     select_subprotocol: typing.Any = None,
-    compression: typing.Optional[str] = "deflate",
+    compression: Compression = "deflate",
     process_request: typing.Any = None,
     process_response: typing.Any = None,
     server_header: typing.Optional[str] = SERVER_HEADER,

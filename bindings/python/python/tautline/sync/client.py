@@ -12,6 +12,7 @@ from .._dialers import dialer_for
 from .._limits import native_options
 from .._dialing import USER_AGENT, dial, failure_of, proxy_of, request_headers, split_uri
 from ..asyncio.connection import State, address_of
+from ..compression import Compression
 from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, end_of
 from ..frames import Close, close_frame
 from ..http11 import Request, response_of
@@ -173,7 +174,7 @@ def connect(
     *,
     origin: typing.Optional[str] = None,
     subprotocols: typing.Optional[typing.Sequence[str]] = None,
-    compression: typing.Optional[str] = "deflate",
+    compression: Compression = "deflate",
     additional_headers: typing.Any = None,
     user_agent_header: typing.Optional[str] = USER_AGENT,
     proxy: typing.Any = True,
