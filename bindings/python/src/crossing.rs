@@ -427,6 +427,8 @@ pub(crate) struct Peer {
     pub(crate) room_below: Option<usize>,
     /// The ping of the loop's own that is not answered.
     pub(crate) pinged: Option<Pinged>,
+    /// The ping was not answered, so that it was closed.
+    pub(crate) timed_out: bool,
     /// The windows that it may keep between messages.
     pub(crate) window: Option<Window>,
 }

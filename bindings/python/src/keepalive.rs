@@ -5,6 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Conn};
 
+/// The close frame of a connection whose ping is not answered.
+pub(crate) const TIMED_OUT: (u16, &str) = (1011, "keepalive ping timeout");
+
 /// The number of the only timer of a connection.
 const TIMER: u64 = 0;
 
@@ -24,13 +27,15 @@ impl Keepalive {
 
     /// The timer is due: the next ping, or the end of patience.
     pub(crate) fn due(&self, conn: &mut Conn<'_, Peer>) {
-        let Peer { shared, pinged, .. } = conn.state();
+        let Peer { shared, pinged, timed_out, .. } = conn.state();
         if self.patience.is_some() && pinged.is_some() {
             // An answer may lie behind messages that Python does not take.
             if shared.as_ref().is_some_and(|shared| shared.is_paused()) {
                 return conn.set_timer(self.every, TIMER);
             }
-            return conn.close(CloseCode::new(1011), "keepalive ping timeout");
+            *timed_out = true;
+            let (code, reason) = TIMED_OUT;
+            return conn.close(CloseCode::new(code), reason);
         }
         let at = Instant::now();
         // Random, so that the peer cannot answer before it has the ping.

@@ -2,7 +2,7 @@ use crate::crossing::{Inbox, LARGE, Marks, News, Outbox, Peer, Shared};
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;
-use crate::keepalive::Keepalive;
+use crate::keepalive::{Keepalive, TIMED_OUT};
 use crate::request::{Question, upgrade_of};
 use crate::windows::{Window, Windows};
 use pyo3::prelude::*;
@@ -213,7 +213,12 @@ impl Handler for Relay {
     fn on_close(&mut self, conn: &mut Conn<'_, Peer>, closed: &Closed) {
         conn.state().window = None;
         if let Some(shared) = conn.state().shared.take() {
-            tell(&mut self.unwoken, &shared, News::Closed(Box::new(Ended::from(closed))), &[]);
+            let mut ended = Ended::from(closed);
+            if conn.state().timed_out && !ended.received_first {
+                let (code, reason) = TIMED_OUT;
+                ended.sent = Some((code, reason.to_owned()));
+            }
+            tell(&mut self.unwoken, &shared, News::Closed(Box::new(ended)), &[]);
         }
     }
 

@@ -480,6 +480,39 @@ def test_connections_and_servers_are_collected(run):
     run(main())
 
 
+@pytest.mark.parametrize("loops", [0, 1])
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_keepalive_timeout_has_its_close_code(run, loops, answers):
+    async def main():
+        ended = asyncio.get_running_loop().create_future()
+
+        async def handler(ws):
+            try:
+                await ws.recv()
+            except tautline.ConnectionClosedError as exc:
+                ended.set_result((exc, ws.close_code))
+
+        async with serve(handler, ping_interval=0.1, ping_timeout=0.1, close_timeout=0.2, loops=loops) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+            writer.write(
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            await reader.readuntil(b"keepalive ping timeout")
+            if answers:
+                writer.write(b"\x88\x82\0\0\0\0\x03\xf3")
+            exc, code = await ended
+            assert (exc.sent.code, exc.sent.reason) == (1011, "keepalive ping timeout")
+            assert "sent 1011 (internal error) keepalive ping timeout" in str(exc)
+            if answers:
+                assert (exc.rcvd.code, exc.rcvd_then_sent, code) == (1011, False, 1011)
+            else:
+                assert (exc.rcvd, code) == (None, 1006)
+            writer.close()
+
+    run(main())
+
+
 def test_silent_peers_are_noticed(run):
     async def main():
         async with serve(ping_interval=0.1, ping_timeout=0.2) as server:
