@@ -5,12 +5,14 @@ import contextvars
 import gc
 import http
 import logging
+import ssl
 import weakref
 
 import pytest
 from conftest import echo, openssl, uri
 
 import tautline
+import tautline.sync
 from tautline.asyncio.connection import State
 
 
@@ -415,6 +417,32 @@ def test_an_untrusted_certificate_is_rejected(run, server_tls):
         async with serve(ssl=server_tls) as server:
             with pytest.raises(ssl.SSLError):
                 await tautline.connect(uri(server, "wss"))
+
+    run(main())
+
+
+@pytest.mark.parametrize("key", ["ec", "rsa"])
+def test_a_context_of_the_module_ssl_with_a_client_certificate_is_refused(run, certificates, tmp_path, key):
+    if key == "ec":
+        pair = (certificates / "cert.pem", certificates / "key.pem")
+    else:
+        pair = (tmp_path / "cert.pem", tmp_path / "key.pem")
+        openssl(
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=client",
+            "-keyout", str(pair[1]), "-out", str(pair[0]),
+        )
+
+    async def main():
+        context = ssl.create_default_context(cafile=certificates / "ca.pem")
+        context.load_cert_chain(*pair)
+        before = (context.verify_mode, context.check_hostname, context.options)
+        with pytest.raises(TypeError, match="tautline.tls.SSLContext"):
+            await tautline.connect("wss://localhost:1/", ssl=context)
+        with pytest.raises(TypeError, match="tautline.tls.SSLContext"):
+            tautline.sync.connect("wss://localhost:1/", ssl=context)
+        assert (context.verify_mode, context.check_hostname, context.options) == before
+        with pytest.raises(OSError):
+            await tautline.connect("wss://localhost:1/", ssl=ssl.create_default_context())
 
     run(main())
 

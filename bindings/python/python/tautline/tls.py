@@ -2,7 +2,7 @@
 
 :class:`SSLContext` is an :class:`ssl.SSLContext` that remembers what was loaded into it, so that the engine can load it,
 too. A context of the module :mod:`ssl` does not give its private key away: servers and clients with a certificate need
-this class. Any context will do for a client without a certificate.
+this class, and get an exception with another one. Any context will do for a client without a certificate.
 
 Passed as ``ssl`` to asyncio, uvloop or a library over them, a :class:`SSLContext` has the engine in place of OpenSSL.
 :func:`create_connection`, :func:`create_server` and their two siblings for streams do without the buffers between:
@@ -333,6 +333,11 @@ def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.An
             "an ssl.SSLContext does not give its private key away: make the server's context by tautline.tls.SSLContext, "
             "which has the same methods"
         )
+    if own is None and _has_certificate(context):
+        raise TypeError(
+            "an ssl.SSLContext does not give the private key of its client certificate away: make the context by "
+            "tautline.tls.SSLContext, which has the same methods"
+        )
     certificates = list(own._certificates) if own else []
     if server and not certificates:
         raise ValueError("the server's SSLContext has no certificate: call load_cert_chain first")
@@ -353,6 +358,31 @@ def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.An
         "versions": _versions(context),
         "key_log": bool(getattr(context, "keylog_filename", None)),
     }
+
+
+def _has_certificate(context: _ssl.SSLContext) -> bool:
+    """Whether a certificate was loaded into a foreign context, which has no method that tells.
+
+    It is lent to a server in memory, as for a server's name: without a certificate, that server fails at its first step.
+    """
+    client_context = _ssl.SSLContext(_ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname = False
+    client_context.verify_mode = _ssl.CERT_NONE
+    to_server, to_client = _ssl.MemoryBIO(), _ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server)
+    server = _ssl.SSLContext(_ssl.PROTOCOL_TLS_SERVER).wrap_bio(to_server, to_client, server_side=True)
+    server.context = context
+    try:
+        client.do_handshake()
+    except _ssl.SSLWantReadError:
+        pass
+    try:
+        server.do_handshake()
+    except _ssl.SSLWantReadError:
+        return True
+    except _ssl.SSLError:
+        pass
+    return False
 
 
 def _roots_of(context: _ssl.SSLContext) -> typing.Optional[bytes]:
