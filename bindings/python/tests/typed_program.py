@@ -18,12 +18,19 @@ async def echo(ws: ServerConnection) -> None:
         await ws.send(message)
 
 
+async def fragments() -> typing.AsyncIterator[bytes]:
+    yield memoryview(b"one").tobytes()
+
+
 async def coroutines() -> None:
     context = tautline.tls.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with tautline.serve(echo, "localhost", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         async with tautline.connect(f"ws://localhost:{port}/") as ws:
             await ws.send("hello")
+            await ws.send(bytearray(b"hello"), text=True)
+            await ws.send(["in", "fragments"])
+            await ws.send(fragments())
             typing.assert_type(await ws.recv(), Text)
             tautline.broadcast(server.connections, "all")
     async for ws in tautline.connect("ws://localhost/"):
@@ -35,6 +42,7 @@ async def coroutines() -> None:
 def blocking() -> None:
     with tautline.sync.connect("ws://localhost/") as ws:
         typing.assert_type(ws.recv(timeout=60), Text)
+        ws.send(memoryview(b"hello"))
 
 
 class Echo(WSListener):

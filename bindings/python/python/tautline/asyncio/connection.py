@@ -18,6 +18,7 @@ __all__ = ["Connection", "State", "broadcast"]
 
 Data = typing.Union[str, bytes]
 DataLike = typing.Union[str, bytes, bytearray, memoryview]
+Sendable = typing.Union[DataLike, typing.Iterable[DataLike], typing.AsyncIterable[DataLike]]
 BYTES_LIKE = (bytes, bytearray, memoryview)
 DATA = (bytes, str, bytearray, memoryview)
 
@@ -202,7 +203,7 @@ class Connection:
             raise self._closed_exc()
         return message
 
-    async def send(self, message: typing.Any, text: typing.Optional[bool] = None) -> None:
+    async def send(self, message: Sendable, text: typing.Optional[bool] = None) -> None:
         """Sends a message: ``str`` as text, bytes-like objects as binary, an iterable of them in fragments.
 
         ``text`` overrides the kind. It waits while more than ``write_limit`` bytes wait for the peer.

@@ -11,7 +11,7 @@ from .. import _native
 from .._dialers import dialer_for
 from .._limits import native_options
 from .._dialing import USER_AGENT, dial, failure_of, proxy_of, request_headers, split_uri
-from ..asyncio.connection import State, address_of
+from ..asyncio.connection import DataLike, State, address_of
 from ..compression import Compression
 from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, end_of
 from ..frames import Close, close_frame
@@ -131,7 +131,7 @@ class ClientConnection:
             return message.decode() if isinstance(message, bytes) else message
         return message.encode() if isinstance(message, str) else message
 
-    def send(self, message: typing.Any, text: typing.Optional[bool] = None) -> None:
+    def send(self, message: DataLike, text: typing.Optional[bool] = None) -> None:
         """Sends a message. It waits while more than ``write_limit`` bytes wait for the peer."""
         if self.state is not State.OPEN:
             raise self._closed()
