@@ -5,6 +5,6 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 try:
-    __version__ = version("tautline")
+    __version__ = version("tautline-ws")
 except PackageNotFoundError:  # A source tree that is not installed.
     __version__ = "0"

@@ -125,7 +125,7 @@ fn make_python() -> Result<(), Error> {
     run(&mut build, "maturin build")?;
     let mut install = Command::new(venv.join("bin/pip"));
     install.args(["install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", "--find-links"]);
-    run(install.arg(&wheels).arg("tautline"), "pip install tautline")
+    run(install.arg(&wheels).arg("tautline-ws"), "pip install tautline-ws")
 }
 
 /// Builds the library for C, and returns its path.
