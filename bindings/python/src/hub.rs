@@ -42,6 +42,29 @@ impl Hub {
         lock(&self.state).links.get(&key).map(|link| link.clone_ref(py))
     }
 
+    /// Delivers all events that wait. Returns their number.
+    pub(crate) fn deliver_all(&self, py: Python<'_>) -> PyResult<usize> {
+        let flush = FlushLater::begin();
+        let mut batch = std::mem::take(&mut lock(&self.state).spare);
+        self.inbox.take(&mut batch);
+        let mut bytes: &[u8] = &batch.bytes;
+        let mut result = Ok(batch.events.len());
+        for event in batch.events.drain(..) {
+            match self.handle(py, event, &mut bytes) {
+                Err(error) if error.is_instance_of::<PyException>(py) => {
+                    error.write_unraisable(py, Some(self.on_event.bind(py)));
+                }
+                // KeyboardInterrupt and SystemExit end the event loop.
+                Err(error) => result = Err(error),
+                Ok(()) => {}
+            }
+        }
+        drop(flush);
+        batch.clear();
+        lock(&self.state).spare = batch;
+        result
+    }
+
     fn tell<'py>(&self, py: Python<'py>, name: &str, key: u64, value: impl IntoPyObject<'py>) -> PyResult<()> {
         self.on_event.call1(py, (name, key, value)).map(drop)
     }
@@ -156,26 +179,8 @@ impl Hub {
     }
 
     /// Delivers all events that wait. An exception of a callback is reported, and the others go on.
-    pub(crate) fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let flush = FlushLater::begin();
-        let mut batch = std::mem::take(&mut lock(&self.state).spare);
-        self.inbox.take(&mut batch);
-        let mut bytes: &[u8] = &batch.bytes;
-        let mut result = Ok(());
-        for event in batch.events.drain(..) {
-            match self.handle(py, event, &mut bytes) {
-                Err(error) if error.is_instance_of::<PyException>(py) => {
-                    error.write_unraisable(py, Some(self.on_event.bind(py)));
-                }
-                // KeyboardInterrupt and SystemExit end the event loop.
-                Err(error) => result = Err(error),
-                Ok(()) => {}
-            }
-        }
-        drop(flush);
-        batch.clear();
-        lock(&self.state).spare = batch;
-        result
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        self.deliver_all(py).map(drop)
     }
 
     /// Closes its connections, and delivers nothing more.

@@ -3,7 +3,7 @@
 use crate::crossing::{LocalLoop, Orders, Outbox, Shared, Turn};
 use crate::fork;
 use crate::relay::Relay;
-use crate::worker::{self, Plan, apply, send_one};
+use crate::worker::{self, Plan, apply, look, send_one};
 use pyo3::pyfunction;
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::HandshakePool;
 use tautline::layers::tls::Engine;
-use tautline::{Address, Kind, Shard};
+use tautline::{Address, DriverConfig, Kind, Shard};
+
+/// Connections that a turn receives from. Python handles their messages before the next turn, while the cache has them.
+pub(crate) const EVENTS: usize = 8;
+
+/// The error of a loop's deadlines, which are whole milliseconds.
+const TICK: Duration = Duration::from_millis(2);
 
 thread_local! {
     /// The loops of this thread.
@@ -62,6 +68,8 @@ impl<E: Engine> Turn for Local<E> {
         apply(&mut self.shard, &mut self.orders);
         send_one(&mut self.shard, to, kind, payload);
         self.shard.flush();
+        // Otherwise the sender would wait for bytes that the kernel has.
+        look(&mut self.shard, to);
         self.shard.handler().wake();
         if self.is_sooner() {
             self.outbox.wake();
@@ -75,7 +83,7 @@ impl<E: Engine> Turn for Local<E> {
         }
         let wait = self.shard.next_deadline()?;
         let at = Instant::now() + wait;
-        if self.alarm.is_some_and(|alarm| alarm <= at) {
+        if self.alarm.is_some_and(|alarm| alarm <= at + TICK) {
             return None;
         }
         self.alarm = Some(at);
@@ -86,7 +94,7 @@ impl<E: Engine> Turn for Local<E> {
 impl<E: Engine> Local<E> {
     fn is_sooner(&mut self) -> bool {
         let wait = self.shard.next_deadline();
-        wait.is_some_and(|wait| self.alarm.is_none_or(|alarm| Instant::now() + wait < alarm))
+        wait.is_some_and(|wait| self.alarm.is_none_or(|alarm| Instant::now() + wait + TICK < alarm))
     }
 }
 
@@ -97,7 +105,11 @@ pub(crate) fn start<E: Engine>(
     pool: Option<HandshakePool<E::Session>>,
 ) -> io::Result<Vec<Address>> {
     let outbox = plan.outbox.clone();
-    let (shard, addresses) = worker::made(plan, engine, pool)?;
+    let mut driver = DriverConfig::default();
+    if let DriverConfig::Epoll(config) = &mut driver {
+        config.events_per_turn = EVENTS;
+    }
+    let (shard, addresses) = worker::made(plan, engine, pool, &driver)?;
     outbox.connect_here(shard.handle(), worker::wake, find);
     let local = Local { shard, outbox: outbox.clone(), orders: Orders::default(), alarm: None, has_stopped: false };
     LOOPS.with_borrow_mut(|loops| loops.push((outbox, Rc::new(RefCell::new(local)))));

@@ -19,12 +19,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    pub(crate) fn new(
-        request: &Request<'_>,
-        shared: Arc<Shared>,
-        windows: Arc<Windows>,
-        ticket: Ticket<Peer>,
-    ) -> Self {
+    pub(crate) fn new(request: &Request<'_>, shared: Arc<Shared>, windows: Arc<Windows>, ticket: Ticket<Peer>) -> Self {
         let head = Head::of_request(request.http);
         Self { head, peer: request.peer.to_string(), is_upgrade: request.is_upgrade, shared, windows, ticket }
     }

@@ -1,7 +1,7 @@
 use crate::crossing::{Order, Outbox};
 use crate::fork;
 use crate::hub::Hub;
-use crate::local;
+use crate::local::{self, EVENTS};
 use crate::options::{Options, time};
 use crate::relay::{Relay, Role, ServerSide};
 use crate::request::header_map;
@@ -18,6 +18,9 @@ use std::time::Duration;
 use tautline::layers::engine::{HandshakePool, SharedLimits};
 use tautline::layers::tls::Engine;
 use tautline::{Address, EngineKind, Fused, Plain};
+
+/// Turns of a loop before the event loop goes on with other work.
+const ROUNDS: usize = 32;
 
 /// Loops that listen. Their events go to a [`Hub`].
 #[pyclass(frozen, module = "tautline._native")]
@@ -125,11 +128,15 @@ impl Server {
         let Some(local) = local::find(outbox) else {
             return Err(PyRuntimeError::new_err("this server has ended, or it belongs to another thread's event loop"));
         };
-        let Ok(turned) = local.try_borrow_mut().map(|mut local| local.turn(timed_out)) else {
-            return Err(PyRuntimeError::new_err("the server's loop is in a turn already"));
-        };
-        turned?;
-        hub.drain(py)?;
+        for round in 0..ROUNDS {
+            let Ok(turned) = local.try_borrow_mut().map(|mut local| local.turn(timed_out && round == 0)) else {
+                return Err(PyRuntimeError::new_err("the server's loop is in a turn already"));
+            };
+            turned?;
+            if hub.deliver_all(py)? < EVENTS {
+                break;
+            }
+        }
         let mut local = local.borrow_mut();
         Ok(local.alarm().map(|wait| wait.as_secs_f64()))
     }

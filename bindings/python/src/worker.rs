@@ -48,7 +48,7 @@ fn run<E: Engine>(
     report: &Sender<io::Result<Vec<Address>>>,
 ) {
     let outbox = plan.outbox.clone();
-    match made(plan, engine, pool) {
+    match made(plan, engine, pool, &DriverConfig::default()) {
         Ok((mut shard, addresses)) => {
             outbox.connect(shard.handle(), wake);
             // The thread that started the loop waits for this.
@@ -74,9 +74,9 @@ pub(crate) fn made<E: Engine>(
     plan: Plan,
     engine: E,
     pool: Option<HandshakePool<E::Session>>,
+    driver: &DriverConfig,
 ) -> io::Result<(Shard<E, Relay>, Vec<Address>)> {
-    let driver = DriverConfig::default().open()?;
-    let mut shard = Shard::new(plan.number, plan.config, engine, driver, plan.relay)?;
+    let mut shard = Shard::new(plan.number, plan.config, engine, driver.open()?, plan.relay)?;
     shard.share_limits(plan.limits);
     if let Some(pool) = pool {
         shard.set_handshake_pool(pool);
@@ -188,6 +188,13 @@ fn sent(full: &mut Vec<Arc<Shared>>, to: Arc<Shared>, len: usize) {
     to.unsent.fetch_sub(len, Ordering::Relaxed);
     if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
         full.push(to);
+    }
+}
+
+/// Notes what waits for a connection's peer, once the kernel has taken what it can.
+pub(crate) fn look<E: Engine>(shard: &mut Shard<E, Relay>, to: &Shared) {
+    if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
+        on_conn(shard, to, |relay, conn| relay.look(conn));
     }
 }
 

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import pytest
 from conftest import echo, uri
@@ -72,6 +73,73 @@ def test_a_listener_that_sends_too_much_is_told(run):
             while not Flood.resumed:
                 await asyncio.sleep(0.01)
         assert Flood.paused >= 1
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+async def raw_client(server):
+    """A client that has shaken hands and sends frames by itself."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+    writer.write(
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+def test_a_message_that_the_kernel_takes_does_not_pause_its_listener(run):
+    pauses = []
+
+    class Counted(Echo):
+        def pause_writing(self):
+            pauses.append(1)
+
+    async def main():
+        server = await ws_create_server(lambda _: Counted(), "127.0.0.1", 0)
+        clients = [await raw_client(server) for _ in range(16)]
+        # More than `write_limit`, and less than the kernel has room for.
+        size = 40_000
+        for _ in range(5):
+            for _, writer in clients:
+                writer.write(b"\x82\xfe" + size.to_bytes(2, "big") + bytes(4 + size))
+            for reader, _ in clients:
+                await reader.readexactly(4 + size)
+        assert len(pauses) < 8, len(pauses)
+        for _, writer in clients:
+            writer.close()
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+def test_large_messages_of_many_connections_are_objects_a_few_at_a_time(run):
+    size, clients, held = 32_000, 64, []
+
+    class Measured(WSListener):
+        def on_ws_frame(self, transport, frame):
+            held.append(tracemalloc.get_traced_memory()[0])
+
+    async def main():
+        server = await ws_create_server(lambda _: Measured(), "127.0.0.1", 0)
+        writers = [(await raw_client(server))[1] for _ in range(clients)]
+        frame = b"\x82\xfe" + size.to_bytes(2, "big") + bytes(4 + size)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            # Without a wait, so that the messages of all clients are there at the server's next turn.
+            for writer in writers:
+                writer.write(frame)
+            while len(held) < clients:
+                await asyncio.sleep(0.01)
+        finally:
+            tracemalloc.stop()
+        assert max(held) - before < clients * size // 2, max(held) - before
+        for writer in writers:
+            writer.close()
         server.close()
         await server.wait_closed()
 
