@@ -284,6 +284,16 @@ pub trait Driver: 'static {
         self.send(token, buf)
     }
 
+    /// [Sends](Self::send), and has the kernel stamp the last byte when it leaves the machine. The stamp follows as
+    /// [`Sink::departed`], with the number that is returned here.
+    ///
+    /// There is no number, and no stamp follows, if the kernel does not take all bytes at once or gives no stamps: over
+    /// Unix sockets, before Linux 6.2, if it seals TLS records, and with other drivers than epoll and io_uring. A stamp
+    /// can be lost also later, as when the network card's driver makes none.
+    fn send_stamped(&mut self, token: Token, buf: Buf) -> (Sent, Option<u32>) {
+        (self.send(token, buf), None)
+    }
+
     /// Stops (`true`) or resumes receiving: the kernel's buffers fill and TCP slows the peer down.
     fn pause_receive(&mut self, token: Token, pause: bool);
 
@@ -398,6 +408,14 @@ pub trait Sink {
 
     /// A pending send is done; the buffer comes back, empty.
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf);
+
+    /// The bytes of a [stamped send](Driver::send_stamped) have left: the kernel gave the last of them to the network
+    /// card, or to the loopback device, at `nanos` of [`Clock::Realtime`](crate::Clock).
+    ///
+    /// A segment that is sent again can be stamped again.
+    fn departed(&mut self, driver: &mut dyn Driver, token: Token, number: u32, nanos: u64) {
+        let _ = (driver, token, number, nanos);
+    }
 
     /// No more bytes will come. The token stays valid until it is closed.
     ///

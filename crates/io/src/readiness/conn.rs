@@ -76,6 +76,8 @@ impl InKernel {
     pub(super) const RESTS: u8 = 8;
     /// It did not take all bytes: the connection counts in [`Driver::waiting`](super::driver::Driver).
     pub(super) const FULL: u8 = 16;
+    /// It numbers sent bytes, and stamps some of them.
+    pub(super) const STAMPED: u8 = 32;
 
     pub(super) const fn has(self, what: u8) -> bool {
         self.0 & what != 0

@@ -20,7 +20,16 @@ pub(super) fn reset_on_close(fd: impl AsFd) {
 }
 
 impl<P: Poll> Driver<P> {
-    pub(super) fn connection_event(&mut self, token: Token, flags: EventFlags, buffer: &mut [u8], sink: &mut dyn Sink) {
+    pub(super) fn connection_event(
+        &mut self,
+        token: Token,
+        mut flags: EventFlags,
+        buffer: &mut [u8],
+        sink: &mut dyn Sink,
+    ) {
+        if flags.contains(EventFlags::ERR) {
+            flags = self.report_departures(token, flags, sink);
+        }
         // A connection that was closed since the kernel made the event is skipped.
         let Some(conn) = self.slots.get(token) else { return };
         if conn.phase == Phase::Connecting {
@@ -167,7 +176,8 @@ impl<P: Poll> Driver<P> {
             return;
         }
         let mut pending = mem::take(&mut conn.pending);
-        let sent = kernel::send(conn, token, &mut self.sealing, (&mut pending, SendFlags::empty()));
+        let sent =
+            kernel::send(conn, token, (&mut self.sealing, &mut self.departures), (&mut pending, SendFlags::empty()));
         conn.pending = pending;
         if let Err(error) = sent {
             return self.cannot_send(token, error);

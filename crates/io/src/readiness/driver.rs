@@ -8,7 +8,7 @@ use crate::driver::aligned_headroom;
 use crate::kernel::Transmit;
 use crate::slots::Slots;
 use crate::spin::Spinner;
-use crate::stamp::Arrivals;
+use crate::stamp::{Arrivals, Departures};
 use crate::wake::Wake;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
@@ -38,6 +38,7 @@ pub struct Driver<P> {
     /// Headroom and receive buffer; empty while a turn lends it.
     pub(super) buffer: Buf,
     pub(super) arrivals: Arrivals,
+    pub(super) departures: Departures,
     /// Sending state of the connections whose records the kernel seals, by index; empty if there are none.
     pub(super) sealing: Vec<Option<Box<Transmit>>>,
 }
@@ -77,6 +78,7 @@ impl<P: Poll> Driver<P> {
             undelivered: 0..0,
             buffer: Buf::new(),
             arrivals: Arrivals::default(),
+            departures: Departures::default(),
             sealing: Vec::new(),
         })
     }

@@ -1,13 +1,14 @@
-//! Connections whose records the kernel seals or opens.
+//! Connections whose records the kernel seals or opens, or whose sends it stamps.
 
-use super::conn::{Conn, InKernel};
+use super::conn::{Conn, InKernel, Phase};
 use super::driver::Driver;
 use super::poll::Poll;
-use crate::Token;
 use crate::kernel::{self, Info, Socket as _, Transmit, attach};
 use crate::socket;
-use crate::stamp::Arrivals;
+use crate::stamp::{self, Arrivals, Departures};
+use crate::{Sink, Token};
 use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::SendFlags;
@@ -23,7 +24,20 @@ type Sealing = [Option<Box<Transmit>>];
 pub(super) fn send(
     conn: &Conn,
     token: Token,
-    sealing: &mut Sealing,
+    state: (&mut Sealing, &mut Departures),
+    (buf, flags): (&mut Buf, SendFlags),
+) -> io::Result<()> {
+    if conn.kernel.has(InKernel::TRANSMIT | InKernel::STAMPED) {
+        return send_otherwise(conn, token, state, (buf, flags));
+    }
+    Ok(socket::send(&conn.fd, buf, flags)?)
+}
+
+#[inline(never)]
+fn send_otherwise(
+    conn: &Conn,
+    token: Token,
+    (sealing, departures): (&mut Sealing, &mut Departures),
     (buf, flags): (&mut Buf, SendFlags),
 ) -> io::Result<()> {
     if conn.kernel.has(InKernel::TRANSMIT)
@@ -31,7 +45,10 @@ pub(super) fn send(
     {
         return transmit.send(&conn.fd.as_fd(), buf);
     }
-    Ok(socket::send(&conn.fd, buf, flags)?)
+    let before = buf.len();
+    socket::send(&conn.fd, buf, flags)?;
+    departures.add(token.index, before - buf.len());
+    Ok(())
 }
 
 /// Receives as recv(2) does, or a frame if the kernel opens records.
@@ -113,6 +130,39 @@ impl<P: Poll> Driver<P> {
             }
         }
         Ok(rekeys)
+    }
+
+    /// Sends stamped bytes of an open connection on which nothing is pending. Returns the number of the last byte if the
+    /// kernel took all of them.
+    pub(super) fn send_all_stamped(&mut self, token: Token, buf: &mut Buf) -> Option<u32> {
+        let conn = self.slots.get_mut(token).filter(|_| P::EDGES)?;
+        // The kernel counts bytes of records that it seals itself.
+        if conn.phase != Phase::Open || !conn.pending.is_empty() || conn.kernel.has(InKernel::TRANSMIT) {
+            return None;
+        }
+        if !conn.kernel.has(InKernel::STAMPED) {
+            if !self.departures.begin(token.index, &conn.fd) {
+                return None;
+            }
+            conn.kernel.add(InKernel::STAMPED);
+        }
+        self.departures.send(token.index, &conn.fd, buf)
+    }
+
+    /// Reports stamps, which the kernel announces like an error. Returns `flags` without the error, if there is no other.
+    pub(super) fn report_departures(&mut self, token: Token, flags: EventFlags, sink: &mut dyn Sink) -> EventFlags {
+        loop {
+            let Some(conn) = self.slots.get(token).filter(|conn| conn.kernel.has(InKernel::STAMPED)) else {
+                return flags;
+            };
+            let Some(departure) = stamp::next_departure(conn.fd.as_fd()) else {
+                let mut socket = [PollFd::new(&conn.fd, PollFlags::empty())];
+                let is_polled = poll(&mut socket, Some(&Timespec::default())).is_ok();
+                let has_error = !is_polled || socket[0].revents().contains(PollFlags::ERR);
+                return if has_error { flags } else { flags.difference(EventFlags::ERR) };
+            };
+            sink.departed(self, token, departure.number, departure.nanos);
+        }
     }
 
     pub(super) fn forget_keys(&mut self, token: Token, kernel: InKernel) {

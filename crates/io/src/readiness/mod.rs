@@ -80,7 +80,7 @@ impl<P: Poll> Driver<P> {
             && conn.phase != Phase::Failed
         {
             if conn.phase == Phase::Open && conn.pending.is_empty() {
-                match kernel::send(conn, token, &mut self.sealing, (&mut buf, flags)) {
+                match kernel::send(conn, token, (&mut self.sealing, &mut self.departures), (&mut buf, flags)) {
                     Ok(()) if buf.is_empty() => return Sent::Done(buf),
                     Ok(()) => {}
                     Err(error) => self.cannot_send(token, error),
@@ -174,7 +174,8 @@ impl<P: Poll> crate::Driver for Driver<P> {
 
     fn direct(&self, token: Token) -> Option<Direct<'_>> {
         let conn = self.slots.get(token)?;
-        let free = conn.phase == Phase::Open && conn.pending.is_empty() && !conn.kernel.has(InKernel::TRANSMIT);
+        let free = conn.phase == Phase::Open && conn.pending.is_empty();
+        let free = free && !conn.kernel.has(InKernel::TRANSMIT | InKernel::STAMPED);
         free.then(|| Direct::new(conn.fd.as_fd()))
     }
 
@@ -186,6 +187,13 @@ impl<P: Poll> crate::Driver for Driver<P> {
         // The kernel waits for more before it sends a partial segment (send(2)); the end of the direction counts as
         // more.
         self.send_now(token, buf, SendFlags::MORE)
+    }
+
+    fn send_stamped(&mut self, token: Token, mut buf: Buf) -> (Sent, Option<u32>) {
+        match self.send_all_stamped(token, &mut buf) {
+            None => (self.send(token, buf), None),
+            number => (Sent::Done(buf), number),
+        }
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {

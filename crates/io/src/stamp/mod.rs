@@ -1,10 +1,13 @@
-//! When received bytes reached this machine.
+//! When received bytes reached this machine, and sent bytes left it.
 
 mod arrival;
+mod departure;
+mod departures;
 mod sys;
 mod ticks;
 
 pub use arrival::{Arrival, Clock};
+pub(crate) use departures::{Departures, next as next_departure};
 pub use ticks::{Anchor, Scale, Ticker};
 
 use rustix::fd::{AsFd, BorrowedFd};

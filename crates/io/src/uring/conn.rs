@@ -68,6 +68,8 @@ pub(super) struct Conn {
     pub(super) copied: bool,
     /// The kernel did not take all bytes at once: the connection counts in [`Driver::waiting`](super::Driver).
     pub(super) full: bool,
+    /// The kernel numbers sent bytes, and stamps some of them.
+    pub(super) stamped: bool,
     /// Number of the last turn that delivered bytes of this connection.
     pub(super) turn: u64,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
@@ -105,6 +107,7 @@ impl Conn {
             finishing: false,
             copied: false,
             full: false,
+            stamped: false,
             turn: 0,
             flush: 0,
             sending: None,

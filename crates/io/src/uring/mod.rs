@@ -28,7 +28,7 @@ use crate::deferred::Deferred;
 use crate::driver::aligned_headroom;
 use crate::slots::Slots;
 use crate::spin::Spinner;
-use crate::stamp::Arrivals;
+use crate::stamp::{Arrivals, Departures};
 use crate::wake::Wake;
 use crate::{Address, Arrival, Direct, Held, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use conn::{Conn, Phase};
@@ -127,6 +127,7 @@ pub struct Driver {
     /// Headroom and buffer for direct receives; empty while it is lent, and before it is needed.
     buffer: Buf,
     arrivals: Arrivals,
+    departures: Departures,
     /// No request of a connection runs, and none may start before the next turn.
     still: bool,
     /// Sends that ended meanwhile.
@@ -178,6 +179,7 @@ impl Driver {
             queue: VecDeque::new(),
             buffer: Buf::new(),
             arrivals: Arrivals::default(),
+            departures: Departures::default(),
             still: false,
             sent: VecDeque::new(),
             turn: 0,
@@ -232,7 +234,7 @@ impl Driver {
                 Source::Send(_) => self.send_completed(completion, sink),
                 Source::Accept { .. } => self.accept_completed(completion, sink),
                 Source::Connect(token) => self.connect_completed(token, completion.result, sink),
-                Source::Watch(token) => self.watch_completed(token, completion.more),
+                Source::Watch(token) => self.watch_completed(token, &completion, sink),
                 Source::Wake => {
                     self.waking = completion.more;
                     if completion.result.is_ok() {
@@ -382,11 +384,18 @@ impl crate::Driver for Driver {
 
     fn direct(&self, token: Token) -> Option<Direct<'_>> {
         let conn = self.slots.get(token)?;
-        (conn.phase == Phase::Open && conn.drained()).then(|| Direct::new(conn.fd.as_fd()))
+        (conn.phase == Phase::Open && conn.drained() && !conn.stamped).then(|| Direct::new(conn.fd.as_fd()))
     }
 
     fn send(&mut self, token: Token, buf: Buf) -> Sent {
         self.accept_send(token, buf)
+    }
+
+    fn send_stamped(&mut self, token: Token, mut buf: Buf) -> (Sent, Option<u32>) {
+        match self.send_all_stamped(token, &mut buf) {
+            None => (self.accept_send(token, buf), None),
+            number => (Sent::Done(buf), number),
+        }
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {

@@ -11,6 +11,9 @@ use std::mem;
 /// Poll flags for connections whose bytes the kernel only reports, see [`Conn::bulk`].
 const TOLD: PollFlags = PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::PRI).union(PollFlags::RDBAND);
 
+/// Poll flags for errors of connections that are not received from, and for stamps of sent bytes.
+const WATCHED: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
+
 /// Whether something lies behind the bytes that can be received, so that a short receive does not mean that all is
 /// received.
 ///
@@ -236,6 +239,11 @@ impl Driver {
         if conn.phase != Phase::Open || self.still {
             return;
         }
+        if conn.stamped && !conn.watching {
+            conn.watching = true;
+            self.ring.poll(&conn.fd, WATCHED, true, Source::Watch(token));
+            conn.flush = self.ring.flushes();
+        }
         let over = conn.finished || conn.ending.is_some();
         let silent = over || conn.paused;
         let full = conn.backlog_len() > self.config.receive_buffer;
@@ -251,7 +259,7 @@ impl Driver {
             }
             Multi::Idle if silent && !conn.watching => {
                 conn.watching = true;
-                self.ring.poll(&conn.fd, PollFlags::ERR | PollFlags::HUP, true, Source::Watch(token));
+                self.ring.poll(&conn.fd, WATCHED, true, Source::Watch(token));
             }
             Multi::Idle if silent && conn.alarm => {
                 conn.alarm = false;
@@ -272,9 +280,14 @@ impl Driver {
         conn.flush = self.ring.flushes();
     }
 
-    pub(super) fn watch_completed(&mut self, token: Token, more: bool) {
+    pub(super) fn watch_completed(&mut self, token: Token, completion: &Completion<'_>, sink: &mut dyn Sink) {
+        self.report_departures(token, sink);
         let Some(conn) = self.slots.get_mut(token) else { return };
-        conn.watching = more;
+        conn.watching = completion.more;
+        if completion.result.is_ok_and(|events| events & u32::from(PollFlags::HUP.bits()) != 0) {
+            // It lasts: a new watch would report it at once. No stamp is worth that.
+            conn.stamped = false;
+        }
         if conn.phase == Phase::Open {
             conn.alarm = true;
             self.update(token);

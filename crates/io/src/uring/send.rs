@@ -1,7 +1,8 @@
 use super::Driver;
 use super::conn::{Conn, Multi, Phase};
 use super::sys::{Completion, Source, With};
-use crate::{Sent, Sink, Token, socket};
+use crate::{Sent, Sink, Token, socket, stamp};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{self, SendFlags, Shutdown};
 use std::mem;
@@ -15,15 +16,19 @@ impl Driver {
             buf.clear();
             return Sent::Done(buf);
         };
-        if conn.phase == Phase::Open
-            && conn.drained()
-            && (buf.len() < self.config.zero_copy || conn.copied)
-            && let Err(errno) = socket::send(&conn.fd, &mut buf, SendFlags::empty())
-            && !socket::is_shortage(errno)
-        {
-            buf.clear();
-            self.fail_later(token, errno);
-            return Sent::Done(buf);
+        if conn.phase == Phase::Open && conn.drained() && (buf.len() < self.config.zero_copy || conn.copied) {
+            let before = buf.len();
+            let sent = socket::send(&conn.fd, &mut buf, SendFlags::empty());
+            if conn.stamped {
+                self.departures.add(token.index, before - buf.len());
+            }
+            if let Err(errno) = sent
+                && !socket::is_shortage(errno)
+            {
+                buf.clear();
+                self.fail_later(token, errno);
+                return Sent::Done(buf);
+            }
         }
         if buf.is_empty() {
             return Sent::Done(buf);
@@ -32,6 +37,40 @@ impl Driver {
         self.waiting += usize::from(!mem::replace(&mut conn.full, true));
         self.go_on_sending(token);
         Sent::Pending
+    }
+
+    /// Sends stamped bytes of an open connection on which nothing is pending. Returns the number of the last byte if the
+    /// kernel took all of them.
+    pub(super) fn send_all_stamped(&mut self, token: Token, buf: &mut Buf) -> Option<u32> {
+        let conn = self.slots.get_mut(token).filter(|conn| conn.phase == Phase::Open && conn.drained())?;
+        if !conn.stamped {
+            conn.stamped = self.departures.begin(token.index, &conn.fd);
+            if !conn.stamped {
+                return None;
+            }
+            // The kernel announces stamps like errors.
+            self.update(token);
+        }
+        let conn = self.slots.get(token)?;
+        self.departures.send(token.index, &conn.fd, buf)
+    }
+
+    /// Reports the stamps of a connection's sends.
+    pub(super) fn report_departures(&mut self, token: Token, sink: &mut dyn Sink) {
+        while let Some(conn) = self.slots.get(token).filter(|conn| conn.stamped)
+            && let Some(departure) = stamp::next_departure(conn.fd.as_fd())
+        {
+            sink.departed(self, token, departure.number, departure.nanos);
+        }
+    }
+
+    /// The kernel has sent bytes of a request.
+    pub(super) fn count_sent(&mut self, token: Token, result: Result<u32, Errno>) {
+        if let Ok(sent) = result
+            && self.slots.get(token).is_some_and(|conn| conn.stamped)
+        {
+            self.departures.add(token.index, sent as usize);
+        }
     }
 
     /// Has the ring send the bytes that a connection still has to send.
@@ -69,6 +108,7 @@ impl Driver {
 
     pub(super) fn send_completed(&mut self, completion: Completion<'_>, sink: &mut dyn Sink) {
         let With::Sent(token, mut buf) = completion.with else { return };
+        self.count_sent(token, completion.result);
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;
         if conn.phase == Phase::Failed {

@@ -136,6 +136,7 @@ impl Driver {
 
     fn keep_unsent(&mut self, completion: Completion<'_>) {
         let With::Sent(token, mut buf) = completion.with else { return };
+        self.count_sent(token, completion.result);
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;
         if conn.phase == Phase::Failed {

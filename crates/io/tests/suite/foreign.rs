@@ -62,6 +62,10 @@ impl Sink for Reports<'_> {
         self.begin(driver).sent(driver, token, buf);
     }
 
+    fn departed(&mut self, driver: &mut dyn Driver, token: Token, number: u32, nanos: u64) {
+        self.begin(driver).departed(driver, token, number, nanos);
+    }
+
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
         self.begin(driver).ended(driver, token, end);
     }
@@ -162,6 +166,10 @@ impl<D: Driver> Driver for Foreign<D> {
 
     fn send_last(&mut self, token: Token, buf: Buf) -> Sent {
         self.0.send_last(token, buf)
+    }
+
+    fn send_stamped(&mut self, token: Token, buf: Buf) -> (Sent, Option<u32>) {
+        self.0.send_stamped(token, buf)
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {

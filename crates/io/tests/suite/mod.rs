@@ -57,7 +57,7 @@ macro_rules! driver_suite {
                 no_wake_is_lost waker_outlives_the_driver flood_starves_nobody closing_others_in_one_batch
                 slots_reused_in_one_batch generations_differ never_sleeps_on_known_work never_sleeps_on_known_failures
                 new_failures_wait_for_the_next_turn each_turn_tells_that_its_wait_is_over
-                arrivals_are_stamped_or_refused
+                arrivals_are_stamped_or_refused sends_are_stamped_or_have_no_number
             }
             moving {
                 no_received_byte_is_lost_or_doubled unsent_bytes_go_along a_driver_that_held_still_goes_on
@@ -114,6 +114,8 @@ pub enum Event {
     Connected(Token),
     Received(Token, Vec<u8>),
     Sent(Token),
+    /// With the number of the send, and the time.
+    Departed(Token, u32, u64),
     Finished(Token),
     Failed(Token, io::ErrorKind),
     Woken,
@@ -183,6 +185,10 @@ impl<F: FnMut(&mut dyn Driver, &Event)> Sink for Script<F> {
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
         assert!(buf.is_empty() && buf.capacity() > 0, "the buffer comes back empty, with its memory");
         self.happened(driver, Event::Sent(token));
+    }
+
+    fn departed(&mut self, driver: &mut dyn Driver, token: Token, number: u32, nanos: u64) {
+        self.happened(driver, Event::Departed(token, number, nanos));
     }
 
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {

@@ -4,7 +4,7 @@ use super::*;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -410,4 +410,72 @@ pub fn arrivals_are_stamped_or_refused<D: Driver>(make: fn() -> D) {
         let sent = if arrival.clock == Clock::Realtime { sent[0] } else { sent[1] };
         assert!((sent..=delivered).contains(&arrival.nanos), "{arrival:?} is not between {sent} and {delivered}");
     }
+}
+
+/// The kernel announces stamps like errors. They end nothing, whatever else the connection does.
+pub fn sends_are_stamped_or_have_no_number<D: Driver>(make: fn() -> D) {
+    let now = || {
+        let now = clock_gettime(ClockId::Realtime);
+        u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+    };
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let send_order = |driver: &mut D| {
+        let mut order = Buf::new();
+        order.put(b"order");
+        let (sent, number) = driver.send_stamped(token, order);
+        assert!(matches!(sent, Sent::Done(buf) if buf.is_empty()));
+        number
+    };
+    for round in 0..30_u32 {
+        // While nobody reads, then with bytes from the peer.
+        driver.pause_receive(token, round % 3 == 0);
+        let before = now();
+        let number = send_order(&mut driver);
+        if round % 3 == 1 {
+            peer.write_all(b"price").unwrap();
+        }
+        if let Some(number) = number {
+            assert_eq!(number, 4 + 10 * round, "bytes of other sends count");
+            let is = |event: &Event| matches!(event, Event::Departed(_, its, _) if *its == number);
+            run(&mut driver, &mut script, |script| script.events.iter().any(is));
+            let departed = script.events.iter().find(|event| is(event)).unwrap();
+            let Event::Departed(of, _, nanos) = *departed else { unreachable!() };
+            assert_eq!(of, token);
+            assert!((before..=now()).contains(&nanos), "{departed:?} is not between {before} and {}", now());
+        } else if ["epoll", "io_uring"].contains(&driver.name()) {
+            skip("stamps of sent bytes", "they take Linux 6.2");
+        }
+        assert!(matches!(send(&mut driver, token, b"plain"), Sent::Done(_)));
+    }
+    let mut sent = [0; 300];
+    peer.read_exact(&mut sent).unwrap();
+    assert_eq!(sent[..], b"orderplain".repeat(30)[..]);
+    driver.pause_receive(token, false);
+    run(&mut driver, &mut script, |script| script.bytes_of(token).len() == 50);
+    assert_idle(&mut driver, &mut script);
+    // Bytes that wait for the peer are counted too.
+    let mut total = 300;
+    total += send_until_pending(&mut driver, token);
+    let reader = thread::spawn(move || {
+        let mut rest = vec![0; total - 300];
+        peer.read_exact(&mut rest).unwrap();
+        peer
+    });
+    run(&mut driver, &mut script, |script| script.has(&Event::Sent(token)));
+    let peer = reader.join().unwrap();
+    if let Some(number) = send_order(&mut driver) {
+        assert_eq!(number as usize, total + 4);
+        run(&mut driver, &mut script, |script| {
+            script.events.iter().any(|event| matches!(event, Event::Departed(_, its, _) if *its == number))
+        });
+    }
+    assert_eq!(script.failures(), []);
+    // The peer resets: its bytes are unread.
+    drop(peer);
+    run(&mut driver, &mut script, |script| script.failures() == [token]);
+    driver.close(token, false);
+    assert_idle(&mut driver, &mut script);
 }
