@@ -100,6 +100,43 @@ impl<T> Conn<'_, T> {
         self.out.send(message, &mut self.transport, self.shared)
     }
 
+    /// Sends a message like [`send`](Self::send), and times its way to the network card. [`Handler::on_sent`](crate::Handler::on_sent)
+    /// follows, with this `id`, and the shard's [`Stages`](crate::probe::Stages) count it.
+    ///
+    /// The time begins with this call. Call it within `on_message`, and [`SendTimes::tick_to_trade`](crate::probe::SendTimes)
+    /// begins with the arrival of that message. Without a [`Probe`](crate::probe::Probe) that measures times it is a plain `send`,
+    /// and `on_sent` does not follow. At most 1,024 messages of a shard are timed at once.
+    ///
+    /// Only the epoll driver and io_uring have the kernel stamp what leaves, over TCP and from Linux 6.2 on. With others, and if
+    /// the kernel seals TLS records, only the time until the system call is known.
+    ///
+    /// ```
+    /// use tautline_engine::probe::SendTimes;
+    /// use tautline_engine::{Conn, Handler, Outgoing, ShardContext};
+    /// use tautline_ws::Message;
+    ///
+    /// struct Strategy;
+    ///
+    /// impl Handler for Strategy {
+    ///     type State = ();
+    ///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, price: Message<'_>) {
+    ///         if price.text() == Some("42") {
+    ///             conn.send_timed(Outgoing::text("buy"), 1);
+    ///         }
+    ///     }
+    ///     fn on_sent(&mut self, _: &mut ShardContext<'_>, times: &SendTimes) {
+    ///         println!("order {}: tick to trade {:?}", times.id, times.tick_to_trade);
+    ///     }
+    /// }
+    /// ```
+    pub fn send_timed(&mut self, message: Outgoing<'_>, id: u64) -> Delivery {
+        let conn = self.id();
+        let mark = self.shared.decide(conn, id);
+        let delivery = self.send(message);
+        self.shared.taken(mark, delivery);
+        delivery
+    }
+
     /// Sends a piece of a streamed message; `last` ends the message.
     ///
     /// Until then other messages to this connection, published ones too, are [`Delivery::Dropped`]. A piece is dropped as a

@@ -104,6 +104,14 @@ impl ShardContext<'_> {
         self.shared.send_to(conns, message);
     }
 
+    /// Sends `message` to a connection of this shard, and times its way to the network card like
+    /// [`Conn::send_timed`](crate::Conn::send_timed). It leaves after the events of this turn.
+    pub fn send_timed(&mut self, conn: ConnId, message: Outgoing<'_>, id: u64) {
+        let timed = self.shared.decide(conn, id);
+        let publication = Publication::new(Recipients::Conns(&[conn]), message, &self.shared.published);
+        self.shared.publish(Publication { timed, ..publication });
+    }
+
     /// Sends `message` to the connections of a list, of which all are on this shard.
     pub fn send_to_list(&mut self, conns: &ConnList, message: Outgoing<'_>) {
         self.shared.publish(Publication::new(Recipients::List(conns), message, &self.shared.published));

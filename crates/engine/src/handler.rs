@@ -5,6 +5,7 @@ use crate::dial::times::DialTimes;
 use crate::http::reply::Reply;
 use crate::http::request::Request;
 use crate::ids::DialId;
+use crate::probe::SendTimes;
 use std::fmt;
 use std::time::Duration;
 use tautline_conn::closed::Closed;
@@ -97,6 +98,13 @@ pub trait Handler: 'static {
     /// reported after the connection's next event. It is not called once the connection has begun to close.
     fn on_dropped(&mut self, conn: &mut Conn<'_, Self::State>, count: u32) {
         let _ = (conn, count);
+    }
+
+    /// A message that was sent by [`Conn::send_timed`], or for [`ShardContext::send_timed`], has left, or its time is not known.
+    ///
+    /// Called once for each, also if its connection has ended, but not for those beyond the 1,024 that are timed at once.
+    fn on_sent(&mut self, shard: &mut ShardContext<'_>, times: &SendTimes) {
+        let _ = (shard, times);
     }
 
     /// An open connection ended. Called once for each [`on_open`](Self::on_open); messages sent here are discarded.
@@ -228,6 +236,10 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_dropped(&mut self, conn: &mut Conn<'_, T>, count: u32) {
         (**self).on_dropped(conn, count);
+    }
+
+    fn on_sent(&mut self, shard: &mut ShardContext<'_>, times: &SendTimes) {
+        (**self).on_sent(shard, times);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, T>, closed: &Closed) {

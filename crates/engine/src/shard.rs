@@ -19,7 +19,7 @@ use crate::memory::account::Account;
 use crate::memory::batch_alloc::BatchAlloc;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::peer_log::PeerLog;
-use crate::probe::{Probe, Stages};
+use crate::probe::{Probe, Sends, Stages};
 use crate::threads::remote::{InTurn, ShardHandle};
 use crate::topics::broker::Bridge;
 use crate::topics::letters::Letters;
@@ -118,6 +118,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             now: 0,
             visit: Visit::default(),
             times: None,
+            sends: None,
             amid_pieces: false,
             budget: admission.budget().clone(),
             account: Account::default(),
@@ -176,6 +177,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if self.core.engine.is_plain() {
             probe.without_tls();
         }
+        self.core.shared.sends = probe.times_sends().then(Sends::new);
         self.core.probe = Some(probe);
     }
 
@@ -235,7 +237,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// The results of the probe so far, if there is one.
     #[must_use]
     pub fn stages(&self) -> Option<Box<Stages>> {
-        self.core.probe.as_ref().and_then(|probe| probe.stages())
+        self.core.stages()
     }
 
     /// The probe's results for one outgoing connection, if it has some.
@@ -301,6 +303,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.core.go_on_opening(&mut *self.driver);
         self.core.go_on_resting(&mut *self.driver);
         self.core.keep_limits(&mut *self.driver);
+        if self.core.shared.sends.is_some() {
+            self.core.report_sends();
+        }
         Ok(())
     }
 

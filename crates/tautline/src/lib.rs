@@ -86,7 +86,7 @@ pub use socket::{Incoming, Socket, connect};
 #[cfg(feature = "files")]
 pub use static_files::StaticFiles;
 pub use tautline_engine::Staying;
-pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
+pub use tautline_engine::probe::{MessageTimes, SendStage, SendTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
     Access, AccessLog, ApplicationMemory, Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList,
     ConnectError, Content, Counters, Deadline, Deadlines, Delivery, DialId, DialTimes, Durations, Handler, Later,

@@ -1,4 +1,6 @@
-use crate::{Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Reply, Request, Target};
+use crate::{
+    Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Reply, Request, SendTimes, Target,
+};
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -137,6 +139,10 @@ impl<H: Handler> Handler for Traced<H> {
 
     fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
         self.app.on_shard_timer(shard, id);
+    }
+
+    fn on_sent(&mut self, shard: &mut ShardContext<'_>, times: &SendTimes) {
+        self.app.on_sent(shard, times);
     }
 
     fn on_drain(&mut self, conn: &mut Conn<'_, H::State>) {

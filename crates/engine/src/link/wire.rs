@@ -222,7 +222,17 @@ impl Transport<'_> {
         shared.counters.bytes_out.add(len as u64);
         shared.visit.spend(len);
         let last = self.phase.finish_mut().is_some_and(|finish| *finish == Finish::Done);
-        let sent = if last { driver.send_last(self.token, sealed) } else { driver.send(self.token, sealed) };
+        let sent = if let Some(sends) = &mut shared.sends
+            && sends.writes(self.token)
+        {
+            let (sent, number) = driver.send_stamped(self.token, sealed);
+            sends.written(self.token, number);
+            sent
+        } else if last {
+            driver.send_last(self.token, sealed)
+        } else {
+            driver.send(self.token, sealed)
+        };
         match sent {
             // Without TLS it was the cork.
             Sent::Done(buf) => shared.pool.give_back(buf),

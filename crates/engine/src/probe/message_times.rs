@@ -41,8 +41,7 @@ impl MessageTimes {
     /// The time that the message spent in a stage; `None` if it is not known.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<Duration> {
-        let ticks = self.times[stage as usize];
-        (ticks != UNKNOWN).then(|| self.duration(ticks))
+        self.ticks(stage).map(|ticks| self.duration(ticks))
     }
 
     /// The time since the message's last segment arrived; `None` if the driver does not know when that was.
@@ -56,6 +55,16 @@ impl MessageTimes {
     #[must_use]
     pub fn arrived(&self) -> Option<SystemTime> {
         SystemTime::now().checked_sub(self.age()?)
+    }
+
+    /// The time that the message spent in a stage, in ticks.
+    pub(super) fn ticks(&self, stage: Stage) -> Option<u64> {
+        Some(self.times[stage as usize]).filter(|ticks| *ticks != UNKNOWN)
+    }
+
+    /// When the handler was called, in ticks.
+    pub(super) const fn called(&self) -> u64 {
+        self.called
     }
 
     fn duration(&self, ticks: u64) -> Duration {

@@ -6,6 +6,10 @@
 
 mod dial_tallies;
 mod message_times;
+mod send_stages;
+#[cfg(test)]
+mod send_tests;
+mod sends;
 mod stages;
 mod stamps;
 mod tally;
@@ -13,6 +17,9 @@ mod tally;
 mod tests;
 
 pub use message_times::MessageTimes;
+pub use send_stages::SendStage;
+pub use sends::SendTimes;
+pub(crate) use sends::Sends;
 pub use stages::{Spread, Stage, Stages};
 pub use stamps::Stamps;
 
@@ -35,6 +42,11 @@ pub trait Probe: 'static {
 
     /// The shard's engine has no TLS: the opening of records is no work.
     fn without_tls(&mut self) {}
+
+    /// Whether sends are timed that the application asks for, by [`Conn::send_timed`](crate::Conn::send_timed).
+    fn times_sends(&self) -> bool {
+        false
+    }
 
     /// The driver's wait has ended.
     fn woke(&mut self);

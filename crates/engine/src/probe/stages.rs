@@ -1,3 +1,4 @@
+use super::send_stages::{SendResults, SendStage};
 use super::tally;
 use hdrhistogram::Histogram;
 use std::fmt;
@@ -90,6 +91,8 @@ pub struct Stages {
     arrival_error: u64,
     /// Whether records are opened: not without TLS.
     tls: bool,
+    /// The results of sends, if any were timed.
+    sends: Option<Box<SendResults>>,
 }
 
 /// Reads or records that completed messages.
@@ -158,6 +161,7 @@ impl Stages {
             every,
             arrival_error: 0,
             tls: true,
+            sends: None,
         }
     }
 
@@ -177,6 +181,11 @@ impl Stages {
     pub(super) fn of_part(&self, histograms: [Histogram<u64>; 8]) -> Self {
         let messages = Completed { count: histograms[Stage::App as usize].len(), most: 1 };
         Self { per_read: messages, per_record: messages, ..self.with(histograms) }
+    }
+
+    /// Adds the results of sends, if there are any.
+    pub(crate) fn set_sends(&mut self, sends: SendResults) {
+        self.sends = (sends.timed + sends.untimed > 0).then(|| Box::new(sends));
     }
 
     /// A message was completed, the `in_read`-th of its read and the `in_record`-th of its record.
@@ -203,6 +212,10 @@ impl Stages {
         self.arrival_error = self.arrival_error.max(other.arrival_error);
         self.every = self.every.max(other.every);
         self.tls |= other.tls;
+        match (&mut self.sends, &other.sends) {
+            (Some(mine), Some(other)) => mine.merge(other),
+            (mine, other) => *mine = mine.take().or_else(|| other.clone()),
+        }
     }
 
     /// The results since `earlier`, which are results of the same loops: those of an interval.
@@ -234,6 +247,9 @@ impl Stages {
         for (mine, earlier) in [(&mut since.per_read, earlier.per_read), (&mut since.per_record, earlier.per_record)] {
             mine.count = mine.count.saturating_sub(earlier.count);
         }
+        if let (Some(mine), Some(earlier)) = (&mut since.sends, &earlier.sends) {
+            mine.since(earlier);
+        }
         since
     }
 
@@ -262,7 +278,22 @@ impl Stages {
     /// The distribution of a stage's times.
     #[must_use]
     pub fn spread(&self, stage: Stage) -> Spread {
-        let times = self.of(stage);
+        self.spread_of(self.of(stage))
+    }
+
+    /// The distribution of a stage's times of [timed sends](crate::Conn::send_timed).
+    #[must_use]
+    pub fn send_spread(&self, stage: SendStage) -> Spread {
+        self.sends.as_ref().map_or_else(Spread::default, |sends| self.spread_of(sends.of(stage)))
+    }
+
+    /// The number of timed sends, and of those among them for which no stamp came.
+    #[must_use]
+    pub fn sends(&self) -> (u64, u64) {
+        self.sends.as_ref().map_or((0, 0), |sends| (sends.timed, sends.unstamped))
+    }
+
+    fn spread_of(&self, times: &Histogram<u64>) -> Spread {
         if times.is_empty() {
             return Spread::default();
         }
@@ -341,7 +372,8 @@ impl Stages {
 }
 
 impl fmt::Display for Stages {
-    /// A table of at most 110 columns, then lines about reads, arrivals, sampling and the clock. Without TLS it has no row `tls`.
+    /// A table of at most 110 columns, then lines about sends, reads, arrivals, sampling and the clock. Without TLS it has no row
+    /// `tls`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -349,16 +381,17 @@ impl fmt::Display for Stages {
             "stage, us", "messages", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "p99.9", "max"
         )?;
         for stage in Stage::ALL.into_iter().filter(|&stage| self.tls || stage != Stage::Tls) {
-            let Spread { count, min, mean, stddev, p50, p90, p95, p99, p999, max } = self.spread(stage);
-            if count == 0 {
-                writeln!(f, "{:<9}{:>10}{:>9}", stage.name(), 0, "-")?;
-                continue;
+            write_row(f, stage.name(), &self.spread(stage))?;
+        }
+        if let Some(sends) = &self.sends {
+            for stage in SendStage::ALL {
+                write_row(f, stage.name(), &self.send_spread(stage))?;
             }
-            write!(f, "{:<9}{count:>10}", stage.name())?;
-            for time in [min, mean, stddev, p50, p90, p95, p99, p999] {
-                write!(f, " {}", figure(time))?;
-            }
-            writeln!(f, "  {}", figure(max))?;
+            writeln!(
+                f,
+                "sends: {} timed, {} of them without the kernel's stamp, {} not timed; write and kernel add up to sent",
+                sends.timed, sends.unstamped, sends.untimed
+            )?;
         }
         let ((read, most_read), (record, most_record)) = (self.per_read(), self.per_record());
         write!(f, "a read completed {read:.2} messages, at most {most_read}")?;
@@ -375,6 +408,18 @@ impl fmt::Display for Stages {
         }
         writeln!(f, "clock: {}", self.clock())
     }
+}
+
+fn write_row(f: &mut fmt::Formatter<'_>, name: &str, spread: &Spread) -> fmt::Result {
+    let Spread { count, min, mean, stddev, p50, p90, p95, p99, p999, max } = *spread;
+    if count == 0 {
+        return writeln!(f, "{name:<9}{:>10}{:>9}", 0, "-");
+    }
+    write!(f, "{name:<9}{count:>10}")?;
+    for time in [min, mean, stddev, p50, p90, p95, p99, p999] {
+        write!(f, " {}", figure(time))?;
+    }
+    writeln!(f, "  {}", figure(max))
 }
 
 /// A time in microseconds, eight columns wide up to a minute and a half, with at least six digits.

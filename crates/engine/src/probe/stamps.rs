@@ -210,6 +210,10 @@ impl Probe for Stamps {
         self.stages.without_tls();
     }
 
+    fn times_sends(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn woke(&mut self) {
         self.woke = self.ticker.now();

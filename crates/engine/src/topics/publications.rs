@@ -24,11 +24,13 @@ pub(crate) struct Publication {
     pub(crate) except: Option<Token>,
     /// The counts that the publisher wants.
     pub(crate) receipts: Option<Arc<Receipts>>,
+    /// Its mark, if it is timed: a message to one connection.
+    pub(crate) timed: Option<u64>,
 }
 
 impl Publication {
     pub(crate) fn new(to: Recipients<'_>, message: Outgoing<'_>, published: &Published) -> Self {
-        Self { to: to.into(), message: Encoded::new(message, published), except: None, receipts: None }
+        Self { to: to.into(), message: Encoded::new(message, published), except: None, receipts: None, timed: None }
     }
 
     /// A message to the subscribers of a topic.
@@ -44,7 +46,7 @@ impl Publication {
     /// The part for another shard than the publisher's; `None` if it has no receivers.
     pub(crate) fn on(&self, shard: u32) -> Option<Self> {
         let to = self.to.on(shard)?;
-        Some(Self { to, message: self.message.clone(), except: None, receipts: self.receipts.clone() })
+        Some(Self { to, message: self.message.clone(), except: None, receipts: self.receipts.clone(), timed: None })
     }
 
     /// A shard did not take the message.

@@ -182,6 +182,7 @@ impl Shared {
             if let Some(receipts) = &publication.receipts {
                 receipts.count(delivery);
             }
+            self.taken(publication.timed, delivery);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::link::state::Link;
 use crate::memory::batch_alloc::BatchAlloc;
 use crate::moving::restored::Restored;
 use crate::offload::Handshakes;
-use crate::probe::Probe;
+use crate::probe::{Probe, Stages};
 use crate::threads::remote::Commands;
 use crate::turn::clock::Clock;
 use crate::turn::shared::Shared;
@@ -139,6 +139,24 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.guard(format_args!("the begin of the shard"), |core| {
             core.handler.on_start(&mut ShardContext { shared: &mut core.shared });
         });
+    }
+
+    /// The results of the probe so far, if there is one.
+    pub(crate) fn stages(&self) -> Option<Box<Stages>> {
+        let mut stages = self.probe.as_ref()?.stages()?;
+        if let Some(sends) = &self.shared.sends {
+            stages.set_sends(sends.results());
+        }
+        Some(stages)
+    }
+
+    /// Passes the times of sends to the application.
+    pub(crate) fn report_sends(&mut self) {
+        while let Some(times) = self.shared.sends.as_mut().and_then(|sends| sends.next_ended()) {
+            self.guard(format_args!("the times of a send"), |core| {
+                core.handler.on_sent(&mut ShardContext { shared: &mut core.shared }, &times);
+            });
+        }
     }
 
     /// Takes a link out of its slot, so that the link and the rest of the shard can be borrowed separately.

@@ -199,6 +199,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let due = self.due();
         let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.shared.now)));
+        let stamps = self.shared.sends.as_ref().and_then(|sends| sends.wait());
+        let longest = stamps.into_iter().chain(longest).min();
         match (timer, longest) {
             (Some(timer), Some(longest)) => Some(timer.min(longest)),
             (timer, longest) => timer.or(longest),
@@ -277,10 +279,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Command::DrainForRestart { restart, deadline } => self.drain_for_restart(driver, &restart, deadline),
             // The asking thread may have ended.
             Command::Stages(dial, reply) => {
-                let probe = self.probe.as_ref();
-                drop(reply.try_send(
-                    probe.and_then(|probe| dial.map_or_else(|| probe.stages(), |dial| probe.stages_of(dial))),
-                ));
+                let of = |dial| self.probe.as_ref().and_then(|probe| probe.stages_of(dial));
+                drop(reply.try_send(dial.map_or_else(|| self.stages(), of)));
             }
             Command::Subscribers { topic, reply } => drop(reply.try_send(self.shared.topics.count(&topic))),
             Command::List(listing, reply) => drop(reply.try_send(self.list(listing))),
@@ -405,6 +405,12 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
                 core.schedule(link);
             }
         });
+    }
+
+    fn departed(&mut self, _driver: &mut dyn Driver, token: Token, number: u32, nanos: u64) {
+        if let Some(sends) = &mut self.shared.sends {
+            sends.departed(token, number, nanos);
+        }
     }
 
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {

@@ -1,10 +1,11 @@
 use crate::config::Config;
 use crate::counts::counters::LiveCounters;
+use crate::ids::ConnId;
 use crate::memory::account::Account;
 use crate::memory::budget::MemoryBudget;
 use crate::offload::RecordPool;
 use crate::peer_log::PeerLog;
-use crate::probe::MessageTimes;
+use crate::probe::{MessageTimes, Sends};
 use crate::threads::remote::ShardHandle;
 use crate::topics::broker::Bridge;
 use crate::topics::letters::Letters;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use tautline_buf::{Buf, Pool};
 use tautline_conn::cork::Means;
 use tautline_conn::keys::Keys;
-use tautline_conn::message::Published;
+use tautline_conn::message::{Delivery, Published};
 use tautline_io::{Address, Token};
 use tautline_ws::deflate::SharedDeflater;
 
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) visit: Visit,
     /// The times of the message that the handler is called with.
     pub(crate) times: Option<MessageTimes>,
+    /// The sends that are timed, if there is a probe that wants to.
+    pub(crate) sends: Option<Box<Sends>>,
     /// A part of what is being sealed in pieces may have left. A panic that finds it set cuts it off.
     pub(crate) amid_pieces: bool,
     /// The budget of memory that the shard shares with others.
@@ -77,6 +80,18 @@ impl Shared {
     #[inline]
     pub(crate) const fn means(&mut self) -> Means<'_> {
         Means { pool: &mut self.pool, keys: &mut self.keys }
+    }
+
+    /// A send that is to be timed is decided on. Returns its mark, if it is timed.
+    pub(crate) fn decide(&mut self, conn: ConnId, id: u64) -> Option<u64> {
+        self.sends.as_mut()?.decide(conn, id, self.times.as_ref())
+    }
+
+    /// The connection has, or has not, taken the message of a mark.
+    pub(crate) fn taken(&mut self, mark: Option<u64>, delivery: Delivery) {
+        if let (Some(sends), Some(mark)) = (&mut self.sends, mark) {
+            sends.taken(mark, delivery);
+        }
     }
 
     /// Logs a line about a peer, unless there are too many.

@@ -25,6 +25,8 @@ pub enum Event {
     /// The connection broke, or could not be made.
     Failed(u32),
     Connected(u32),
+    /// The stamp of a send by its number: this time of `CLOCK_REALTIME`, in nanoseconds.
+    Departed(u32, u32, u64),
 }
 
 /// A connection, as its peer and the test see it.
@@ -71,6 +73,8 @@ pub struct State {
     pub keys: Vec<(TrafficKeys, usize)>,
     /// The number of keys that are taken; further ones are rejected.
     pub most_keys: usize,
+    /// The number of the next stamped send, if the driver stamps sends.
+    pub stamp: Option<u32>,
 }
 
 impl State {
@@ -143,6 +147,7 @@ impl Fake {
                     sink.sent(self, token(index), buf);
                 }
             }
+            Event::Departed(index, number, nanos) => sink.departed(self, token(index), number, nanos),
             Event::Finished(index) => sink.ended(self, token(index), End::Finished),
             Event::Failed(index) => {
                 sink.ended(self, token(index), End::Failed(io::ErrorKind::ConnectionReset.into()));
@@ -196,6 +201,14 @@ impl tautline_io::Driver for Fake {
         }
         wire.pending = Some(buf);
         Sent::Pending
+    }
+
+    fn send_stamped(&mut self, token: Token, buf: Buf) -> (Sent, Option<u32>) {
+        let sent = self.send(token, buf);
+        let mut state = self.0.borrow_mut();
+        let number = state.stamp.filter(|_| matches!(sent, Sent::Done(_)));
+        state.stamp = state.stamp.map(|next| next + u32::from(number.is_some()));
+        (sent, number)
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {

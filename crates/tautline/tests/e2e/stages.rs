@@ -4,9 +4,10 @@ use crate::common::server::{client_config, config, server_config};
 use crate::common::{PATIENCE, eventually};
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tautline::{
-    Client, CloseCode, Conn, DialId, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target, Tls,
+    Client, CloseCode, Conn, DialId, DriverConfig, Handler, Incoming, Message, Opening, Outgoing, SendStage, SendTimes,
+    Server, ShardContext, Socket, Stage, Target, Tls, TlsEngine,
 };
 
 const MESSAGES: u64 = 200;
@@ -98,6 +99,80 @@ fn the_first_connection_of_a_client_has_times_of_arrival() {
     server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
     client.join().unwrap();
     server.join().unwrap();
+}
+
+/// Sends an order for each price, and the next one when its time is known.
+struct Orders {
+    sent: Sender<SendTimes>,
+    orders: u64,
+}
+
+impl Handler for Orders {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.text("price");
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, _: Message<'_>) {
+        self.orders += 1;
+        conn.send_timed(Outgoing::text("order"), self.orders);
+    }
+
+    fn on_sent(&mut self, _: &mut ShardContext<'_>, times: &SendTimes) {
+        // The test may have ended.
+        let _ = self.sent.send(*times);
+    }
+}
+
+/// Times orders to an echo server, of which each echo is the next price.
+fn times_of_orders(driver: DriverConfig, engine: TlsEngine) {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let server = Server::new(Tls { engine, config: server_config() }).listen(any).shards(1).config(config());
+    let server = server.start(|_| Echo).unwrap();
+    let scheme = if engine == TlsEngine::Plain { "ws" } else { "wss" };
+    let target = Target::new(&format!("{scheme}://{}/", server.addresses()[0])).unwrap();
+    let (sent, times) = channel();
+    let tls = Tls { engine, config: client_config() };
+    let client = Client::new(tls).target(target).config(config()).driver(driver);
+    let client = client.start_with_stages(move |_| Orders { sent, orders: 0 }).unwrap();
+    let (mut with_arrival, begin) = (0, Instant::now());
+    // The kernel begins to stamp what arrives a moment after it was asked to, a long one where it has much to do.
+    for id in 1.. {
+        if id > 50 && with_arrival > 0 {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nothing that arrives is stamped");
+        let times: SendTimes = times.recv_timeout(PATIENCE).unwrap();
+        let (written, sent) = (times.written.unwrap(), times.sent.expect("the loopback device stamps"));
+        assert_eq!(times.id, id);
+        assert!(written <= sent && sent < PATIENCE, "{times:?}");
+        assert!(times.sent_at.unwrap().elapsed().unwrap() < PATIENCE, "{times:?}");
+        if let Some(all) = times.tick_to_trade {
+            assert!(all >= sent, "{times:?}");
+            with_arrival += 1;
+        }
+    }
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(5));
+    let stages = client.join_with_stages().unwrap().unwrap();
+    assert!(stages.sends().0 >= 50 && stages.send_spread(SendStage::TickToTrade).count >= with_arrival, "{stages}");
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.join().unwrap();
+}
+
+#[test]
+fn orders_are_timed_from_the_price_to_the_network_card() {
+    for engine in [TlsEngine::Plain, TlsEngine::Fused, TlsEngine::Rustls] {
+        times_of_orders(DriverConfig::default(), engine);
+    }
+}
+
+#[test]
+fn orders_are_timed_over_io_uring() {
+    // Without io_uring epoll takes its place, which is logged.
+    for engine in [TlsEngine::Plain, TlsEngine::Fused] {
+        times_of_orders("uring".parse().unwrap(), engine);
+    }
 }
 
 #[test]
