@@ -22,6 +22,8 @@ pub enum Action {
         text: String,
         /// Its purpose.
         class: Class,
+        /// The number of [`Feed::send_timed`](crate::Feed::send_timed), if its time is wanted.
+        timed: Option<u64>,
     },
     /// Close a connection. The feed has forgotten it already.
     Close {

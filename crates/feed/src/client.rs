@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use tautline::{
-    CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, ShardContext,
-    ShardHandle, ShardHandleError, Target,
+    CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, SendTimes,
+    ShardContext, ShardHandle, ShardHandleError, Target,
 };
 
 /// The loop's timer for the feed, and the number by which the thread that fetches wakes it.
@@ -132,9 +132,12 @@ impl<L: Listener + 'static> Connector<L> {
     fn act(&mut self, shard: &mut ShardContext<'_>) {
         while let Some(action) = self.feed.poll_action() {
             match action {
-                Action::Send { link, text, .. } => {
+                Action::Send { link, text, timed, .. } => {
                     if let Some((conn, _)) = self.open.iter().find(|(_, one)| *one == link) {
-                        shard.send_to(&[*conn], Outgoing::text(&text));
+                        match timed {
+                            Some(id) => shard.send_timed(*conn, Outgoing::text(&text), id),
+                            None => shard.send_to(&[*conn], Outgoing::text(&text)),
+                        }
                         self.journal.sent(link, text.as_bytes(), self.start.elapsed());
                     }
                 }
@@ -248,6 +251,7 @@ impl<L: Listener + 'static> Handler for Connector<L> {
         let now = self.start.elapsed();
         self.feed.received(link, message.data(), now, &mut self.listener);
         self.listener.on_handled(conn.times());
+        self.listener.on_act(&mut self.feed, now);
         self.journal.received(link, &message, now);
         self.act(&mut conn.shard());
     }
@@ -262,6 +266,10 @@ impl<L: Listener + 'static> Handler for Connector<L> {
             self.handle_timeout();
         }
         self.act(shard);
+    }
+
+    fn on_sent(&mut self, _: &mut ShardContext<'_>, times: &SendTimes) {
+        self.listener.on_sent(times);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _: &Closed) {

@@ -3,12 +3,13 @@
 use crate::Time;
 use crate::book::Book;
 use crate::fault::Fault;
+use crate::feed::Feed;
 use crate::ids::{LinkId, SymbolId};
 use crate::message::{Channel, Trade};
 use crate::venue::DecodeError;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use tautline::{ConnectError, MessageTimes};
+use tautline::{ConnectError, MessageTimes, SendTimes};
 
 /// The application's part: it gets trades, books and notices, during the calls of a [`Feed`](crate::Feed).
 pub trait Listener {
@@ -25,6 +26,18 @@ pub trait Listener {
     /// A message of a connection has been handled: all that it brought was passed. Only a [`Connector`](crate::Connector) calls
     /// it, with the message's times if its client measures stages.
     fn on_handled(&mut self, times: Option<&MessageTimes>) {
+        let _ = times;
+    }
+
+    /// The application can act on the message that was [handled](Self::on_handled): send by [`Feed::send`], subscribe to others.
+    /// Only a [`Connector`](crate::Connector) calls it, after each message.
+    fn on_act(&mut self, feed: &mut Feed, now: Time) {
+        let _ = (feed, now);
+    }
+
+    /// A message of [`Feed::send_timed`] has left, or its time is not known. Only a [`Connector`](crate::Connector) calls it, if its
+    /// client measures stages.
+    fn on_sent(&mut self, times: &SendTimes) {
         let _ = times;
     }
 

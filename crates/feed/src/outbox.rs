@@ -51,6 +51,8 @@ pub(crate) struct Letter {
     pub(crate) text: String,
     /// The number of the request that it is; 0 for none.
     pub(crate) request: u64,
+    /// The number of a send that is to be timed.
+    pub(crate) timed: Option<u64>,
 }
 
 /// The messages of one connection that wait.
@@ -89,6 +91,12 @@ impl Outbox {
         self.waiting[class as usize].pop_front()
     }
 
+    /// The last message of a class is not timed: it has to wait. Returns whether it does.
+    pub(crate) fn untime_last(&mut self, class: Class) -> bool {
+        let last = self.waiting[class as usize].back_mut();
+        last.map(|letter| letter.timed = None).is_some()
+    }
+
     /// When a message can be sent; `None` if none waits.
     pub(crate) fn due(&self, now: Time, address: Option<&Bucket>) -> Option<Time> {
         if self.waiting.iter().all(VecDeque::is_empty) {
@@ -109,7 +117,7 @@ mod tests {
     use std::time::Duration;
 
     fn letter(text: &str) -> Letter {
-        Letter { text: text.to_owned(), request: 0 }
+        Letter { text: text.to_owned(), request: 0, timed: None }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use tautline::{Client, CloseCode, Conn, Handler, Message, Server};
+use tautline::{Client, CloseCode, Conn, Handler, Message, SendStage, SendTimes, Server};
 use tautline_feed::{
     Binance, Book, Channel, Connector, Feed, FeedConfig, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade,
 };
@@ -22,6 +22,9 @@ impl Handler for Venue {
 
     fn on_message(&mut self, conn: &mut Conn<'_, Self::State>, message: Message<'_>) {
         let json: serde_json::Value = serde_json::from_slice(message.data()).unwrap();
+        if json["method"] == "ORDER" {
+            return;
+        }
         assert_eq!(json["method"], "SUBSCRIBE");
         match json["params"][0].as_str().unwrap() {
             "btcusdt@trade" => conn.state().1 = true,
@@ -58,6 +61,7 @@ enum Seen {
     Bid(Option<Quote>),
     Rebuilding,
     Connected,
+    Sent(SendTimes),
 }
 
 struct Tell(Sender<Seen>);
@@ -78,6 +82,57 @@ impl Listener for Tell {
         };
         let _ = self.0.send(seen);
     }
+}
+
+/// Sends an order after each message, as far as the venue's budget lets it pass.
+struct Trader {
+    tell: Sender<Seen>,
+    timed: u64,
+}
+
+impl Listener for Trader {
+    fn on_act(&mut self, feed: &mut Feed, now: Time) {
+        let Some(link) = feed.links().next().filter(|link| feed.waiting(*link) == [0; 3]) else { return };
+        let leaves = feed.send_timed(link, r#"{"method":"ORDER"}"#.to_owned(), self.timed, now).unwrap();
+        self.timed += u64::from(leaves);
+    }
+    fn on_sent(&mut self, times: &SendTimes) {
+        let _ = self.tell.send(Seen::Sent(*times));
+    }
+}
+
+#[test]
+fn an_order_is_timed_from_its_message_to_the_network_card() {
+    let server = Server::plain().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Venue::default()).unwrap();
+    let url = format!("ws://{}/ws", server.addresses()[0]);
+    let mut config = FeedConfig::default();
+    config.first_wait = Duration::from_millis(10);
+    let mut feed = Feed::new(Binance::new().at(&url, "http://venue.example"), config);
+    let symbol = feed.declare("BTCUSDT", Some(Scale::new(2, 0)));
+    for channel in [Channel::Trades, Channel::Book] {
+        feed.subscribe(symbol, channel, Time::ZERO);
+    }
+    let (tell, seen) = channel();
+    let client = Client::plain().stay();
+    let client = client.start_with_stages(move |_| Connector::new(feed, Trader { tell, timed: 0 })).unwrap();
+    let (mut whole, end) = (0, Instant::now() + Duration::from_secs(60));
+    // The kernel begins to stamp what arrives a moment after it was asked to.
+    for id in 0.. {
+        if (id >= 6 && whole > 0) || Instant::now() > end {
+            break;
+        }
+        let Seen::Sent(times) = seen.recv_timeout(Duration::from_secs(60)).unwrap() else {
+            panic!("nothing else is told")
+        };
+        assert_eq!(times.id, id, "orders that waited for the budget are not timed");
+        whole += u64::from(times.tick_to_trade.is_some_and(|all| Some(all) >= times.sent));
+    }
+    let stages = client.stages().unwrap();
+    assert!(whole > 0 && stages.send_spread(SendStage::TickToTrade).count >= whole, "{stages}");
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    client.join().unwrap();
+    server.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    server.join().unwrap();
 }
 
 #[test]
@@ -116,6 +171,7 @@ fn a_feed_follows_a_venue_across_its_connections() {
             Seen::Bid(None) => panic!("the book has a bid"),
             Seen::Connected => connections += 1,
             Seen::Rebuilding => rebuilt += 1,
+            Seen::Sent(_) => panic!("no order was sent"),
         }
     }
     assert!(connections >= 3 && rebuilt >= 2 && trades >= 50 && bids >= 50, "{connections} {rebuilt} {trades} {bids}");

@@ -75,7 +75,7 @@ impl Core {
             venue.write_request(&Request { subscribes, id, channel, symbols: &symbols }, &mut text);
             let request = if subscribes { id } else { 0 };
             let Some(open) = self.links.iter_mut().find(|one| one.id == link) else { return };
-            let is_queued = open.outbox.push(Class::Subscription, Letter { text, request }).is_ok();
+            let is_queued = open.outbox.push(Class::Subscription, Letter { text, request, timed: None }).is_ok();
             if !subscribes {
                 continue;
             }
@@ -104,12 +104,13 @@ impl Core {
                     continue;
                 }
                 let link = self.links[at].id;
-                while let Some(Letter { text, request }) = self.links[at].outbox.pop(class, now, self.address.as_mut())
+                while let Some(Letter { text, request, timed }) =
+                    self.links[at].outbox.pop(class, now, self.address.as_mut())
                 {
                     if request != 0 {
                         self.note_sent(link, request, now);
                     }
-                    self.actions.push_back(Action::Send { link, text, class });
+                    self.actions.push_back(Action::Send { link, text, class, timed });
                 }
             }
         }

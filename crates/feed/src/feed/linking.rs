@@ -69,7 +69,7 @@ impl Core {
         link.replace_at = age.map(|age| now + age);
         link.keep_alive_at = keep_alive;
         for text in venue.greetings() {
-            let letter = Letter { text: (*text).to_owned(), request: 0 };
+            let letter = Letter { text: (*text).to_owned(), request: 0, timed: None };
             // A new outbox has room for the few greetings of a venue.
             let _ = link.outbox.push(Class::KeepAlive, letter);
         }
@@ -164,7 +164,7 @@ impl Core {
             {
                 link.keep_alive_at = Some(now + every);
                 // If it does not fit, the budget is used up by others that keep the connection as well.
-                let _ = link.outbox.push(Class::KeepAlive, Letter { text: text.to_owned(), request: 0 });
+                let _ = link.outbox.push(Class::KeepAlive, Letter { text: text.to_owned(), request: 0, timed: None });
             }
         }
         for link in silent {

@@ -193,10 +193,24 @@ impl Feed {
     /// If too many wait. A message for a connection that is not open is dropped with it.
     pub fn send(&mut self, link: LinkId, text: String, now: Time) -> Result<(), Full> {
         if let Some(open) = self.core.link(link) {
-            open.outbox.push(Class::Order, Letter { text, request: 0 })?;
+            open.outbox.push(Class::Order, Letter { text, request: 0, timed: None })?;
             self.core.flush(now);
         }
         Ok(())
+    }
+
+    /// Sends a message like [`send`](Self::send), and has it timed: [`Listener::on_sent`] follows, with this `id`.
+    ///
+    /// Returns whether it leaves now. A message that waits for the budget is not timed, and neither is one for a connection that is
+    /// not open. Only a [`Connector`](crate::Connector) whose client measures stages times messages.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_timed(&mut self, link: LinkId, text: String, id: u64, now: Time) -> Result<bool, Full> {
+        let Some(open) = self.core.link(link) else { return Ok(false) };
+        open.outbox.push(Class::Order, Letter { text, request: 0, timed: Some(id) })?;
+        self.core.flush(now);
+        Ok(self.core.link(link).is_some_and(|open| open.opened.is_some() && !open.outbox.untime_last(Class::Order)))
     }
 
     /// The book of a symbol, if it is that of the venue.

@@ -47,7 +47,8 @@ impl Core {
             Message::Ping { answer } => {
                 if let Some(link) = self.link(id).filter(|_| answer.len() <= MOST_ANSWER) {
                     // If it does not fit, as many answers wait already.
-                    let _ = link.outbox.push(Class::KeepAlive, Letter { text: answer.to_owned(), request: 0 });
+                    let _ =
+                        link.outbox.push(Class::KeepAlive, Letter { text: answer.to_owned(), request: 0, timed: None });
                     self.flush(now);
                 }
             }

@@ -85,7 +85,7 @@ impl Play {
                     self.links.push(link);
                     self.feed.opened(link, self.now, &mut self.log);
                 }
-                Action::Send { link, text, class } => {
+                Action::Send { link, text, class, .. } => {
                     assert_eq!(class == Class::Subscription, text.contains("sub"), "{text}");
                     self.done.push(format!("{} {text}", link.number()));
                 }
