@@ -154,9 +154,14 @@ impl Arbiter {
 
     fn reset(&mut self, number: u64) {
         self.seen.fill(0);
-        self.copies.lost += self.missing;
+        self.lose(self.missing);
         self.missing = 0;
         self.lowest = number;
+    }
+
+    /// A sender whose numbers jump far, and begin anew, could have more than all numbers be lost.
+    const fn lose(&mut self, numbers: u64) {
+        self.copies.lost = self.copies.lost.saturating_add(numbers);
     }
 
     /// Puts the numbers from `next` to before `number` into the window as missing.
@@ -165,7 +170,8 @@ impl Arbiter {
         // Numbers that leave the window are lost if they are missing. In a far jump all of it leaves.
         let jump = number - next;
         if jump >= window {
-            self.copies.lost += self.missing + (jump - (window - 1));
+            self.lose(self.missing);
+            self.lose(jump - (window - 1));
             self.seen.fill(0);
             self.missing = window - 1;
             self.lowest = number - (window - 1);
@@ -196,7 +202,7 @@ impl Arbiter {
         let (word, bit) = self.place(number);
         if self.seen[word] & bit == 0 {
             self.missing -= 1;
-            self.copies.lost += 1;
+            self.lose(1);
         }
         self.lowest = number - window + 1;
     }
@@ -309,5 +315,16 @@ mod tests {
         arbiter.restart();
         assert_eq!((arbiter.offer(3), arbiter.offer(3), arbiter.offer(2)), (Copy::Next, Copy::Duplicate, Copy::Old));
         assert_eq!(arbiter.missing(), 0);
+    }
+
+    #[test]
+    fn numbers_that_jump_to_their_end_again_and_again_are_counted_to_the_end() {
+        let mut arbiter = Arbiter::new(64);
+        for _ in 0..3 {
+            assert_eq!(arbiter.offer(1), Copy::Next);
+            assert_eq!(arbiter.offer(u64::MAX), Copy::Ahead { missing: 2..=u64::MAX - 1 });
+            arbiter.restart();
+        }
+        assert_eq!(arbiter.copies().lost, u64::MAX);
     }
 }
