@@ -4,13 +4,10 @@ mod streams;
 mod tally;
 mod watch;
 
-use crate::aead::AeadArguments;
-use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::stages;
-use crate::target::header;
-use crate::trust::Trust;
+use crate::target::{TransportArguments, header};
 use ended::Ended;
 use log::Level;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -38,9 +35,10 @@ use watch::{Form, Watch};
 #[command(after_help = "\
 Examples:
   taut feed binance btcusdt@trade btcusdt@depth
-  taut feed coinbase BTC-USD@trade ETH-USD@depth --json
+  taut feed coinbase BTC-USD@trade ETH-USD@depth --json --proxy http://proxy.example:3128
   taut feed kraken BTC/USD@depth --copies 2             each stream on two connections: which one is first?
   taut feed binance btcusdt@trade --quiet --stages      times from the network card to the decision
+  taut feed kraken BTC/USD@trade --quiet --stages --order '{\"method\":\"ping\"}'     tick to trade
   taut feed binance btcusdt@depth --record btc.rec
   taut feed binance btcusdt@depth --replay btc.rec --speed 10
   taut feed binance s0usdt@depth --url ws://127.0.0.1:8080/ws --snapshot-url http://127.0.0.1:8080")]
@@ -87,19 +85,16 @@ pub(crate) struct Arguments {
     /// Offer compression (permessage-deflate).
     #[arg(long)]
     deflate: bool,
-    /// TLS engine, as for `taut connect`.
-    #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
-    tls: TlsEngine,
     #[command(flatten)]
-    aead: AeadArguments,
-    #[command(flatten)]
-    trust: Trust,
-    #[command(flatten)]
-    driver: DriverArguments,
+    transport: TransportArguments,
     /// Time messages from the network card to the decision, by stages. With N, only the messages of one read in N are timed. The
     /// first 300 after 100 stand in a table beside those of the report that `taut bench stages` reproduces.
     #[arg(help_heading = "Measuring", long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
+    /// Send this text after a decision, at most once a second and within the venue's budget, and time it: from the network card to
+    /// the decision and back. A harmless request does, such as the venue's ping.
+    #[arg(help_heading = "Measuring", long, value_name = "TEXT", requires = "stages")]
+    order: Option<String>,
 }
 
 /// A worker of the suite `feed`: it measures a round for each line of its input.
@@ -111,7 +106,7 @@ pub(crate) struct WorkerArguments {
 }
 
 pub(crate) fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
-    let snapshots = Snapshots::new(&Roots::Platform)?;
+    let snapshots = Snapshots::new(&Roots::Platform, None)?;
     let fetch = move |url: &str| snapshots.clone().fetch(url);
     let mut print = |line: &str| output::print(format_args!("{line}\n")).is_ok();
     tautline_lab::feed_worker::run(&arguments.url, fetch, &mut print)
@@ -156,7 +151,7 @@ impl Arguments {
             (false, true) => Form::Json,
             (false, false) => Form::Text,
         };
-        Watch::new(form, self.levels.into(), names, ended.clone())
+        Watch::new(form, self.levels.into(), names, ended.clone()).with_order(self.order.clone())
     }
 
     fn follow(&self) -> Result<(), Failure> {
@@ -164,9 +159,11 @@ impl Arguments {
         let (feed, names) = self.feed();
         let url = self.url.clone().unwrap_or_else(|| self.venue.url());
         let target = Target::new(&url).map_err(|error| Failure::from(&error))?;
-        self.aead.apply();
-        let tls = self.trust.config(target.host())?;
-        let snapshots = Snapshots::new(&tls.roots)?;
+        let (tls, driver) = self.transport.configs(&target)?;
+        let proxy = self.transport.proxy(&target)?;
+        // The others send theirs over their connections.
+        let of_snapshots = proxy.as_ref().filter(|_| self.venue == VenueName::Binance);
+        let snapshots = Snapshots::new(&tls.roots, of_snapshots)?;
         let mut connector = Connector::new(feed, self.watch(names, &ended)).with_fetch(snapshots);
         if let Some(path) = &self.record {
             let cannot = |error| Failure::usage(format!("--record: cannot write {}: {error}", path.display()));
@@ -178,11 +175,11 @@ impl Arguments {
                 target.headers.append(name.clone(), value.clone());
             }
             target.deflate = deflate.then(DeflateConfig::default);
+            target.proxy.clone_from(&proxy);
         });
         let mut config = Config::low_latency();
         config.deadlines.silence = Some(SILENCE);
-        let client =
-            Client::new(Tls { engine: self.engine(target.is_secure()), config: tls }).driver(self.driver.config()?);
+        let client = Client::new(Tls { engine: self.engine(target.is_secure()), config: tls }).driver(driver);
         let client = self.stages.into_iter().fold(client.config(config).stay(), Client::stages_of_one_read_in);
         let handle = loops::start_client(client, self.stages.is_some(), Box::new(move |_| Box::new(connector)))?;
         end_on_signals(ended)?;
@@ -262,13 +259,13 @@ impl Arguments {
 
     /// The engine of all connections, which are of one scheme.
     const fn engine(&self, is_secure: bool) -> TlsEngine {
-        if is_secure { self.tls } else { TlsEngine::Plain }
+        if is_secure { self.transport.tls } else { TlsEngine::Plain }
     }
 
     /// Prints the counts of a run on standard error.
     fn print(&self, tally: &Tally) {
         let is_secure = self.url.as_deref().is_none_or(|url| !url.starts_with("ws:"));
-        let name = format!("{}, {}", self.driver.name(), self.engine(is_secure));
+        let name = format!("{}, {}", self.transport.driver.name(), self.engine(is_secure));
         output::report(Level::Info, format_args!("{}", tally.text(&name)));
     }
 }

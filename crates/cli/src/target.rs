@@ -4,7 +4,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::trust::Trust;
 use tautline::http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
-use tautline::{Address, DeflateConfig, Proxy, Target, TlsEngine};
+use tautline::{Address, ClientConfig, DeflateConfig, DriverConfig, Proxy, Target, TlsEngine};
 use tautline_lab::load::Server;
 
 /// The options of a client's connection.
@@ -28,6 +28,13 @@ pub(crate) struct TargetArguments {
     /// Offer compression (permessage-deflate).
     #[arg(long)]
     pub(crate) deflate: bool,
+    #[command(flatten)]
+    transport: TransportArguments,
+}
+
+/// The options of a client's proxy, TLS and driver.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TransportArguments {
     /// HTTP CONNECT or SOCKS5 proxy to connect through. If it requires a login, write USER:PASSWORD@ before the host.
     #[arg(help_heading = "Connection", long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
@@ -36,23 +43,39 @@ pub(crate) struct TargetArguments {
     no_proxy: bool,
     /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
-    tls: TlsEngine,
+    pub(crate) tls: TlsEngine,
     #[command(flatten)]
     aead: AeadArguments,
     #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
-    driver: DriverArguments,
+    pub(crate) driver: DriverArguments,
+}
+
+impl TransportArguments {
+    /// The configurations of TLS and driver for this target.
+    pub(crate) fn configs(&self, target: &Target) -> Result<(ClientConfig, DriverConfig), Failure> {
+        if self.driver.leaves_records() && !target.is_secure() {
+            return Err(Failure::usage("--ktls needs wss://: without TLS there are no records to leave to the kernel"));
+        }
+        self.aead.apply();
+        Ok((self.trust.config(target.host())?, self.driver.config()?))
+    }
+
+    /// The proxy for this target: the one that was given, or else that of the environment.
+    pub(crate) fn proxy(&self, target: &Target) -> Result<Option<Proxy>, Failure> {
+        match &self.proxy {
+            None if !self.no_proxy => environment::proxy(target),
+            given => Ok(given.clone()),
+        }
+    }
 }
 
 impl TargetArguments {
     /// The server to connect to, whose process is `pid` if it is measured.
     pub(crate) fn server(&self, pid: Option<u32>) -> Result<Server, Failure> {
         let mut target = Target::new(&with_scheme(&self.url)).map_err(|error| Failure::from(&error))?;
-        if self.driver.leaves_records() && !target.is_secure() {
-            return Err(Failure::usage("--ktls needs wss://: without TLS there are no records to leave to the kernel"));
-        }
-        self.aead.apply();
+        let (tls, driver) = self.transport.configs(&target)?;
         target.address = self.address.clone();
         target.origin.clone_from(&self.origin);
         for (name, value) in &self.header {
@@ -71,12 +94,12 @@ impl TargetArguments {
         }
         target.subprotocols.clone_from(&self.subprotocol);
         target.deflate = self.deflate.then(DeflateConfig::default);
-        target.proxy.clone_from(&self.proxy);
-        if target.proxy.is_none() && target.address.is_none() && !self.no_proxy {
-            target.proxy = environment::proxy(&target)?;
-        }
-        let tls = self.trust.config(target.host())?;
-        Ok(Server { target, tls, engine: self.tls, driver: self.driver.config()?, pid })
+        // An address is where the connection goes, unless a proxy was asked for beside it.
+        target.proxy = match &self.address {
+            Some(_) => self.transport.proxy.clone(),
+            None => self.transport.proxy(&target)?,
+        };
+        Ok(Server { target, tls, engine: self.transport.tls, driver, pid })
     }
 }
 

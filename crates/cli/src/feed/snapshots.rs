@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline::Roots;
 use tautline::layers::tls::pem;
+use tautline::{Proxy, ProxyKind, Roots};
 use tautline_feed::Fetch;
-use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::{Agent, ProxyProtocol};
 
 /// The time that a snapshot may take: less than that of a feed, which is 10 s.
 const TIME: Duration = Duration::from_secs(8);
@@ -20,8 +20,8 @@ const LARGEST: u64 = 16 << 20;
 pub(super) struct Snapshots(Agent);
 
 impl Snapshots {
-    /// Trusts the authorities that the connections trust.
-    pub(super) fn new(roots: &Roots) -> Result<Self, Failure> {
+    /// Trusts the authorities that the connections trust, and takes their proxy.
+    pub(super) fn new(roots: &Roots, proxy: Option<&Proxy>) -> Result<Self, Failure> {
         let tls = TlsConfig::builder().provider(TlsProvider::Rustls);
         let tls = tls.unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
         let tls = match roots {
@@ -29,9 +29,23 @@ impl Snapshots {
             Roots::Pem(pem) => tls.root_certs(certificates(pem)?),
             _ => tls.root_certs(platform()),
         };
-        let config = Agent::config_builder().timeout_global(Some(TIME)).tls_config(tls.build()).proxy(None);
+        let config = Agent::config_builder().timeout_global(Some(TIME)).tls_config(tls.build());
+        let config = config.proxy(proxy.map(through).transpose()?);
         Ok(Self(config.user_agent(concat!("taut/", env!("CARGO_PKG_VERSION"))).build().new_agent()))
     }
+}
+
+/// The proxy as the HTTP client names it.
+fn through(proxy: &Proxy) -> Result<ureq::Proxy, Failure> {
+    if proxy.kind != ProxyKind::Http {
+        return Err(Failure::usage("snapshots are fetched through HTTP proxies alone; give --proxy http://HOST:PORT"));
+    }
+    let built = ureq::Proxy::builder(ProxyProtocol::Http).host(&proxy.host).port(proxy.port);
+    let built = match &proxy.credentials {
+        Some((user, password)) => built.username(user).password(password),
+        None => built,
+    };
+    built.build().map_err(|error| Failure::usage(format!("the proxy cannot be used for snapshots: {error}")))
 }
 
 fn certificates(content: &[u8]) -> Result<RootCerts, Failure> {

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::sync::mpsc::Sender;
 use tautline::{ConnectError, MessageTimes, Stage};
 use tautline_feed::number::Fixed;
-use tautline_feed::{Book, LinkId, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade};
+use tautline_feed::{Book, Feed, LinkId, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,41 @@ pub(super) struct Watch {
     lines: Vec<String>,
     /// Whether the message has brought something to decide on.
     decides: bool,
+    /// Sent after a decision.
+    order: Option<String>,
+    /// The message that was handled last has brought something to decide on.
+    has_decided: bool,
+    /// When the next order may be sent.
+    next_order: Time,
+    orders: u64,
     ended: Sender<Ended>,
 }
+
+/// The shortest time between two orders: subscriptions are sent within the same budget.
+const BETWEEN_ORDERS: Time = Time::from_secs(1);
 
 impl Watch {
     pub(super) fn new(form: Form, levels: usize, names: Vec<String>, ended: Sender<Ended>) -> Self {
         let tops = vec![Top::default(); names.len()];
-        Self { form, levels, tally: Box::new(Tally::new(names)), tops, lines: Vec::new(), decides: false, ended }
+        Self {
+            form,
+            levels,
+            tally: Box::new(Tally::new(names)),
+            tops,
+            lines: Vec::new(),
+            decides: false,
+            order: None,
+            has_decided: false,
+            next_order: Time::ZERO,
+            orders: 0,
+            ended,
+        }
+    }
+
+    /// Sends this text after decisions.
+    pub(super) fn with_order(mut self, order: Option<String>) -> Self {
+        self.order = order;
+        self
     }
 
     fn name(&self, symbol: SymbolId) -> &str {
@@ -73,8 +101,10 @@ impl Watch {
             Notice::Rebuilding { symbol, .. } => _ = self.tally.symbol(*symbol).map(|symbol| symbol.rebuilt += 1),
             Notice::Stale { symbol, .. } => _ = self.tally.symbol(*symbol).map(|symbol| symbol.stale += 1),
             Notice::MissingTrades { symbol, numbers } => {
-                let missing = numbers.end() - numbers.start() + 1;
-                _ = self.tally.symbol(*symbol).map(|symbol| symbol.missing += missing);
+                // A venue can have any numbers.
+                let missing = (numbers.end() - numbers.start()).saturating_add(1);
+                let count = self.tally.symbol(*symbol).map(|symbol| &mut symbol.missing);
+                _ = count.map(|count| *count = count.saturating_add(missing));
             }
             Notice::Second { first, second, behind, .. } => {
                 self.tally.link(*first).first += 1;
@@ -153,8 +183,17 @@ impl Listener for Watch {
             }
             self.tally.by_report.add(times);
         }
-        self.decides = false;
+        self.has_decided = std::mem::take(&mut self.decides);
         self.print();
+    }
+
+    fn on_act(&mut self, feed: &mut Feed, now: Time) {
+        let Some(order) = self.order.as_ref().filter(|_| self.has_decided && now >= self.next_order) else { return };
+        let Some(link) = feed.links().next() else { return };
+        // An order that waits for the budget is not timed, and the next one comes in a second.
+        let leaves = feed.send_timed(link, order.clone(), self.orders, now).is_ok_and(|leaves| leaves);
+        self.orders += u64::from(leaves);
+        self.next_order = now + BETWEEN_ORDERS;
     }
 
     fn on_connect_failed(&mut self, link: LinkId, error: &ConnectError) {

@@ -1,6 +1,10 @@
+use super::probe::{listener, tunnel};
 use super::{Finished, Home, Served};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Runs `taut feed` against a simulated venue for some seconds.
 fn feed(home: &Home, server: &Served, venue: &str, further: &[&str]) -> Finished {
@@ -84,6 +88,49 @@ fn copies_say_who_was_first_and_stages_stand_beside_the_report() {
     assert!(links.len() == 2 && first == second && first > 0, "{}", said.err);
     assert!(row("app ").is_some() && row("card to decision").is_some(), "{}", said.err);
     assert_eq!(said.err.lines().filter(|line| line.starts_with("p. ")).count(), 11, "{}", said.err);
+}
+
+#[test]
+fn orders_are_timed_from_tick_to_trade() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--like", "kraken", "--market-speed", "0.05"]);
+    let order = ["btc/usd@trade", "--quiet", "--order", r#"{"method":"ping"}"#];
+    let said = feed(&home, &server, "kraken", &[&order[..], &["--stages"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for name in ["write", "kernel", "sent", "trade"] {
+        let row = said.err.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let count: u64 =
+            row.unwrap_or_else(|| panic!("{}", said.err)).split_whitespace().nth(1).unwrap().parse().unwrap();
+        // One in a second of eight.
+        assert!((2..=9).contains(&count), "{}", said.err);
+    }
+    let wrong = feed(&home, &server, "kraken", &order);
+    assert_eq!(wrong.code, Some(2), "orders need stages: {}", wrong.err);
+}
+
+#[test]
+fn connections_and_snapshots_go_through_a_proxy() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--market-speed", "0.02"]);
+    let (listening, address) = listener();
+    let tunnels = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tunnels);
+    // It ends with the test.
+    thread::spawn(move || {
+        for client in listening.incoming().map_while(Result::ok) {
+            count.fetch_add(1, Ordering::Relaxed);
+            thread::spawn(move || tunnel(client));
+        }
+    });
+    let proxy = format!("http://{address}");
+    let said = feed(&home, &server, "binance", &["btcusdt@depth", "--json", "--proxy", &proxy]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(of(&events(&said), "live").len(), 1, "{}", said.err);
+    assert!(tunnels.load(Ordering::Relaxed) >= 2, "a connection and a snapshot");
+    let said = feed(&home, &server, "binance", &["btcusdt@depth", "--proxy", "http://127.0.0.1:1"]);
+    assert!(said.err.contains("127.0.0.1:1: Connection refused"), "{}", said.err);
+    let said = feed(&home, &server, "binance", &["btcusdt@depth", "--proxy", &proxy.replace("http", "socks5")]);
+    assert!(said.code == Some(2) && said.err.contains("HTTP proxies alone"), "{}", said.err);
 }
 
 #[test]

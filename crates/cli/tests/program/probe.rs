@@ -23,7 +23,7 @@ fn answer(listener: TcpListener, answer: &'static str) -> thread::JoinHandle<Vec
     })
 }
 
-fn listener() -> (TcpListener, String) {
+pub(crate) fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
@@ -140,7 +140,7 @@ fn the_way_leads_through_a_proxy() {
 }
 
 /// Answers one CONNECT, and copies both directions.
-fn tunnel(mut client: TcpStream) -> Option<()> {
+pub(crate) fn tunnel(mut client: TcpStream) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
