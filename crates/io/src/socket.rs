@@ -190,13 +190,14 @@ fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize
     net::send(fd, bytes, flags)
 }
 
-/// Takes the next connection of a listening socket.
-pub(crate) fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+/// Takes the next connection of a listening socket, with the address of its other end.
+pub(crate) fn accept(fd: impl AsFd) -> Result<(OwnedFd, Address), Errno> {
     #[cfg(test)]
     crate::faults::strike()?;
     #[cfg(test)]
     crate::faults::Call::Accept.may_fail()?;
-    net::accept_with(fd, FLAGS)
+    let (fd, from) = net::acceptfrom_with(fd, FLAGS)?;
+    Ok((fd, from.and_then(|any| address_of(&any)).unwrap_or(Address::UnixUnnamed)))
 }
 
 /// Prepares a connection that something else has accepted.

@@ -33,19 +33,26 @@ impl<P: Poll> Driver<P> {
     }
 
     pub(super) fn accept(&mut self, number: u32, sink: &mut dyn Sink) {
-        for _ in 0..self.config.accepts_per_turn {
+        // No call in vain: the kernel reports the listener again while somebody waits.
+        let most = self.expected.min(self.config.accepts_per_turn);
+        for taken in 0..most {
             // The sink may have closed or paused the listeners meanwhile.
             let Some(Some(socket)) = self.listeners.sockets.get(number as usize) else { return };
             if self.deferred.accept_rests() || !sink.may_accept() {
                 return;
             }
             let token = match socket::accept(&socket.fd) {
-                Ok(fd) => {
+                Ok((fd, from)) => {
                     socket::accepted(&fd, self.waiting);
                     self.arrivals.watch(&fd);
-                    self.insert(Conn::new(fd, Phase::Open))
+                    let token = self.insert(Conn::new(fd, Phase::Open));
+                    self.newest = token.as_ref().ok().map(|&token| (token, from));
+                    token
                 }
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => {
+                    self.expected = taken.max(1);
+                    return;
+                }
                 Err(errno) if socket::concerns_one_connection(errno) => continue,
                 Err(errno) if socket::lacks_descriptors(errno) => {
                     // The kernel says so also if none waits.
@@ -67,6 +74,7 @@ impl<P: Poll> Driver<P> {
                 Err(error) => return self.accept_failed(error, sink),
             }
         }
+        self.expected = most.saturating_add(1);
     }
 
     fn accept_failed(&mut self, error: io::Error, sink: &mut dyn Sink) {

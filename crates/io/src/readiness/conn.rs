@@ -49,6 +49,9 @@ const EDGES: EventFlags = EventFlags::IN.union(BEHIND).union(EventFlags::ET);
 pub(super) const BEHIND: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
+/// Flags that report that no further bytes will come.
+pub(super) const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
 /// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {

@@ -1,4 +1,4 @@
-use super::conn::{BEHIND, InKernel, Phase};
+use super::conn::{BEHIND, ENDS, InKernel, Phase};
 use super::driver::Driver;
 use super::kernel;
 use super::poll::Poll;
@@ -94,14 +94,19 @@ impl<P: Poll> Driver<P> {
         let Some(token) = self.queue.pop_front() else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.queued = false;
-        if conn.phase != Phase::Open {
-            return;
-        }
-        if !conn.paused && !conn.finished {
+        if self.goes_on(token, sink) {
             self.receive(token, buffer, sink);
-        } else if conn.behind.contains(EventFlags::ERR) {
+        }
+    }
+
+    /// Whether more is to be received. Otherwise an error of the socket is reported.
+    fn goes_on(&mut self, token: Token, sink: &mut dyn Sink) -> bool {
+        let Some(conn) = self.slots.get(token).filter(|conn| conn.phase == Phase::Open) else { return false };
+        let wanted = !conn.paused && !conn.finished;
+        if !wanted && conn.behind.contains(EventFlags::ERR) {
             self.report_error(token, sink);
         }
+        wanted
     }
 
     pub(super) fn enqueue(&mut self, token: Token) {
@@ -112,8 +117,25 @@ impl<P: Poll> Driver<P> {
         }
     }
 
+    /// Receives once, and once more if the peer's end is all that lies behind the bytes: it needs no turn of its own.
     fn receive(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
-        let Some(conn) = self.slots.get_mut(token) else { return };
+        if self.receive_once(token, buffer, sink) && self.unqueue(token) && self.goes_on(token, sink) {
+            self.receive_once(token, buffer, sink);
+        }
+    }
+
+    /// Takes the connection out of the queue, if it is the last there.
+    fn unqueue(&mut self, token: Token) -> bool {
+        let is_last = self.queue.pop_back_if(|last| *last == token).is_some();
+        if is_last && let Some(conn) = self.slots.get_mut(token) {
+            conn.queued = false;
+        }
+        is_last
+    }
+
+    /// Receives. Returns whether it was queued although nothing but the peer's end lies behind the bytes.
+    fn receive_once(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) -> bool {
+        let Some(conn) = self.slots.get_mut(token) else { return false };
         let start = self.config.headroom;
         match kernel::receive(conn, &mut self.arrivals, &mut buffer[start..]) {
             Ok(0) => {
@@ -126,31 +148,32 @@ impl<P: Poll> Driver<P> {
             }
             Ok(len) => {
                 // With kernel TLS a receive also stops between two records of different types.
-                conn.readable =
-                    start + len == buffer.len() || !conn.behind.is_empty() || conn.kernel.has(InKernel::RECEIVE);
+                let stops = start + len == buffer.len() || conn.kernel.has(InKernel::RECEIVE);
+                conn.readable = stops || !conn.behind.is_empty();
+                let ends = !stops && conn.behind.intersects(ENDS) && !conn.behind.contains(EventFlags::PRI);
                 if conn.readable {
                     self.enqueue(token);
                 } else {
                     self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
                 }
                 sink.received(self, token, Received::new(&mut buffer[..start + len], start));
+                return ends;
             }
             Err(Errno::AGAIN) => {
                 conn.readable = false;
                 conn.behind = EventFlags::empty();
                 if conn.kernel.has(InKernel::REFUSED) {
-                    return;
+                    return false;
                 }
-                if !P::EDGES
-                    && let Err(errno) = kernel::rest(conn)
-                {
-                    return self.fail(token, errno.into(), sink);
+                match if P::EDGES { Ok(()) } else { kernel::rest(conn) } {
+                    Ok(()) => self.poll.rearm(conn.fd.as_fd(), EventFlags::IN),
+                    Err(errno) => self.fail(token, errno.into(), sink),
                 }
-                self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
             }
             Err(Errno::INTR) => self.enqueue(token),
             Err(errno) => self.fail(token, errno.into(), sink),
         }
+        false
     }
 
     /// Fails a connection that is not received from, if its socket has an error.

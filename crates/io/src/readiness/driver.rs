@@ -2,7 +2,6 @@ use super::config::Config;
 use super::conn::{Conn, FIRST_LISTENER, InKernel, Source};
 use super::listeners::Listeners;
 use super::poll::Poll;
-use crate::Token;
 use crate::deferred::Deferred;
 use crate::driver::aligned_headroom;
 use crate::kernel::Transmit;
@@ -10,6 +9,7 @@ use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::{Arrivals, Departures};
 use crate::wake::Wake;
+use crate::{Address, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use std::collections::VecDeque;
@@ -26,6 +26,10 @@ pub struct Driver<P> {
     pub(super) wake: Wake,
     pub(super) slots: Slots<Conn>,
     pub(super) listeners: Listeners,
+    /// Connections that probably wait when a listener is reported.
+    pub(super) expected: usize,
+    /// The connection that was accepted last, and the address of its other end, which the kernel told then.
+    pub(super) newest: Option<(Token, Address)>,
     pub(super) deferred: Deferred,
     /// Number of connections with [`InKernel::FULL`].
     pub(super) waiting: usize,
@@ -71,6 +75,8 @@ impl<P: Poll> Driver<P> {
             wake,
             slots: Slots::new(FIRST_LISTENER),
             listeners: Listeners::default(),
+            expected: usize::MAX,
+            newest: None,
             deferred: Deferred::default(),
             waiting: 0,
             failures: VecDeque::new(),

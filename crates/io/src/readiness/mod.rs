@@ -239,7 +239,11 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn peer(&self, token: Token) -> Option<Address> {
-        socket::peer(&self.slots.get(token)?.fd)
+        let conn = self.slots.get(token)?;
+        match &self.newest {
+            Some((newest, from)) if *newest == token => Some(from.clone()),
+            _ => socket::peer(&conn.fd),
+        }
     }
 
     fn waker(&self) -> Waker {

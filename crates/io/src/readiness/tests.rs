@@ -1,7 +1,9 @@
 //! Tests of the epoll driver alone; `tests/suite` has the tests of every driver.
 
 use crate::epoll::{Config, Driver};
-use crate::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
+use crate::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token, socket};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +15,7 @@ struct Log {
     woken: usize,
     accepted: Vec<Token>,
     lengths: Vec<usize>,
+    ended: usize,
     /// Whether no connection is to be accepted.
     is_full: bool,
 }
@@ -29,7 +32,9 @@ impl Sink for Log {
         self.lengths.push(data.len());
     }
     fn sent(&mut self, _: &mut dyn crate::Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, _: &mut dyn crate::Driver, _: Token, _: End) {}
+    fn ended(&mut self, _: &mut dyn crate::Driver, _: Token, _: End) {
+        self.ended += 1;
+    }
     fn woken(&mut self, _: &mut dyn crate::Driver) {
         self.woken += 1;
     }
@@ -68,6 +73,49 @@ fn connections_wait_in_the_backlog_until_the_sink_takes_them() {
     log.is_full = false;
     driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
     assert_eq!(log.accepted.len(), 2);
+}
+
+#[test]
+fn peers_are_known_by_their_addresses() {
+    let mut driver = Driver::new().unwrap();
+    let (peer, token, mut log) = connected(&mut driver);
+    let Ok(Address::Tcp(at)) = socket::local(driver.slots.get(token).unwrap().fd.as_fd()) else { panic!("no address") };
+    let second = TcpStream::connect(at).unwrap();
+    driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    for (peer, token) in [&peer, &second].into_iter().zip(&log.accepted) {
+        assert_eq!(driver.peer(*token), Some(Address::Tcp(peer.local_addr().unwrap())));
+    }
+    driver.close(token, false);
+    assert_eq!(driver.peer(token), None);
+}
+
+#[test]
+fn no_more_connections_are_asked_for_than_came_before() {
+    let mut driver = Driver::new().unwrap();
+    let (peer, token, mut log) = connected(&mut driver);
+    assert_eq!(driver.expected, 1);
+    let Ok(Address::Tcp(at)) = socket::local(driver.slots.get(token).unwrap().fd.as_fd()) else { panic!("no address") };
+    let _peers =
+        [peer, TcpStream::connect(at).unwrap(), TcpStream::connect(at).unwrap(), TcpStream::connect(at).unwrap()];
+    for (accepted, expected) in [(2, 2), (4, 3)] {
+        driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+        assert_eq!((log.accepted.len(), driver.expected), (accepted, expected));
+    }
+    driver.turn(Some(Duration::ZERO), &mut log).unwrap();
+    assert_eq!(driver.expected, 3, "the kernel reports nobody, so nobody is asked for");
+}
+
+#[test]
+fn bytes_and_the_end_behind_them_take_one_turn() {
+    let mut driver = Driver::new().unwrap();
+    let (mut peer, token, mut log) = connected(&mut driver);
+    peer.write_all(b"bye").unwrap();
+    drop(peer);
+    let fd = driver.slots.get(token).unwrap().fd.as_fd();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)], None).unwrap();
+    driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    assert_eq!((log.lengths.as_slice(), log.ended), (&[3][..], 1));
+    assert_eq!(driver.next_work(), None, "nothing is left for a turn of its own");
 }
 
 #[test]
