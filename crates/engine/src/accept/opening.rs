@@ -7,6 +7,9 @@
 //! waits for at most one step more. If steps follow each other in every turn, they come after the turn's other events, and a
 //! turn that accepts has none.
 //!
+//! All this is for others, whose messages wait meanwhile. If none of them has had anything to do for
+//! [a second](crate::accept::openings::QUIET), a turn goes on for [longer](crate::accept::openings::ALONE): short turns cost more.
+//!
 //! Input that waits takes memory, and a read may have brought much of it. Above a bound the turn does further steps whatever their
 //! time, the oldest first.
 //!
@@ -30,6 +33,11 @@ impl<S, T> Link<S, T> {
             Phase::Request(head) => head.http_end.is_none(),
             _ => false,
         }
+    }
+
+    /// Whether more is expected of it than its end.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.phase.takes_messages() || self.phase.is_handshaking()
     }
 }
 
@@ -122,7 +130,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
 #[cfg(test)]
 mod tests {
-    use crate::accept::openings::{LEAST, MOST as MOST_TIME, MOST_KEPT};
+    use crate::accept::openings::{ALONE, LEAST, MOST as MOST_TIME, MOST_KEPT, QUIET};
     use crate::fake::{Event, Fake};
     use crate::{Config, Conn, Handler, Outgoing, Reply, Request, Shard};
     use std::cell::Cell;
@@ -191,6 +199,9 @@ mod tests {
             bench.request(0);
             bench.turn();
             assert!(!bench.kernel.received(0).is_empty());
+            bench.kernel.push(Event::Bytes(0, HELLO.to_vec()));
+            bench.turn();
+            assert_eq!(bench.kernel.received(0), ECHO);
             // A turn without a step, so that the next one may come before other events.
             bench.turn();
             bench.shard.handler().request = 2 * LEAST;
@@ -261,6 +272,27 @@ mod tests {
         assert_eq!(bench.shard.handler().asked.len() - 1, 2);
         bench.turn();
         assert_eq!(bench.shard.handler().asked.len() - 1, 3, "no others, so one step");
+    }
+
+    #[test]
+    fn while_nobody_else_has_anything_to_do_a_turn_does_more_steps() {
+        let mut bench = Bench::new();
+        let now = bench.shard.handler().now.clone();
+        now.set(now.get() + 2 * QUIET);
+        bench.turn();
+        for index in 1..8 {
+            bench.request(index);
+        }
+        bench.turn();
+        assert_eq!(ALONE, 10 * LEAST);
+        assert_eq!(bench.shard.handler().asked, ["/0", "/1", "/2", "/3", "/4", "/5"], "and none before others");
+        // A message makes turns short again.
+        bench.kernel.push(Event::Bytes(0, HELLO.to_vec()));
+        bench.turn();
+        assert_eq!(bench.kernel.received(0), ECHO);
+        assert_eq!(bench.shard.handler().asked.last().unwrap(), "/6");
+        bench.turn();
+        assert_eq!(bench.shard.handler().asked.last().unwrap(), "/7");
     }
 
     #[test]

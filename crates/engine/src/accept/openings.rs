@@ -8,6 +8,11 @@ use tautline_io::Token;
 pub(crate) const LEAST: Duration = Duration::from_micros(50);
 /// Most time for them in a turn, so that a turn which was interrupted for long is not made twice as long.
 pub(crate) const MOST: Duration = Duration::from_micros(200);
+/// Time for them in a turn while nobody else has anything to do. Only they wait for the end of such a turn, and each turn costs
+/// them a wait of the driver.
+pub(crate) const ALONE: Duration = Duration::from_micros(500);
+/// For how long nobody else has had anything to do by then.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 /// Most bytes of input that wait. Thousands of honest clients have less: a ClientHello and a request take some hundreds of bytes.
 pub(crate) const MOST_KEPT: usize = 8 << 20;
 
@@ -28,34 +33,52 @@ pub(crate) struct Openings {
     had_stepped: bool,
     /// Whether connections were accepted in this turn.
     has_accepted: bool,
+    /// Whether others had something to do since the turn began.
+    has_served: bool,
+    /// When they last had. None if they never had.
+    served_at: Option<Duration>,
+    /// Whether nobody else has had anything to do for a while.
+    are_alone: bool,
 }
 
 impl Openings {
     /// A turn begins to handle its events.
-    pub(crate) const fn begin(&mut self, now: Duration) {
+    pub(crate) fn begin(&mut self, now: Duration) {
         self.begun = now;
         self.spent = Duration::ZERO;
         self.had_stepped = self.has_stepped;
         self.has_stepped = false;
         self.has_accepted = false;
+        if self.has_served {
+            self.served_at = Some(now);
+            self.has_served = false;
+        }
+        self.are_alone = self.served_at.is_none_or(|at| now.saturating_sub(at) >= QUIET);
+    }
+
+    /// Others have something to do in this turn. Turns are short from now on.
+    #[inline]
+    pub(crate) const fn serve(&mut self) {
+        self.has_served = true;
+        self.are_alone = false;
     }
 
     /// Whether a step may come before other events of the turn. If steps follow each other, they come at the ends of turns: a
     /// message that has arrived during the last one does not wait for the next one too.
     pub(crate) fn may_come_first(&self) -> bool {
-        !self.had_stepped && !self.are_waiting()
+        (self.are_alone || !self.had_stepped) && !self.are_waiting()
     }
 
     /// Whether one of those that wait may have a step. Each turn does one, whatever its time, but a turn that accepted leaves it
     /// to the next one.
     pub(crate) fn may_step(&self, now: impl FnOnce() -> Duration) -> bool {
-        let is_put_off = self.has_accepted && self.had_stepped;
+        let is_put_off = self.has_accepted && self.had_stepped && !self.are_alone;
         !is_put_off && (!self.has_stepped || self.has_time(now))
     }
 
     /// Whether a connection may be accepted. If others wait for their step, turns that accept and turns with a step alternate.
     pub(crate) fn may_accept(&self) -> bool {
-        self.had_stepped || !self.are_waiting()
+        self.are_alone || self.had_stepped || !self.are_waiting()
     }
 
     /// A connection was accepted.
@@ -111,7 +134,8 @@ impl Openings {
 
     /// Whether this turn may do another step.
     pub(crate) fn has_time(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.spent < LEAST || {
+        let least = if self.are_alone { ALONE } else { LEAST };
+        self.spent < least || {
             let others = now().saturating_sub(self.begun).saturating_sub(self.spent);
             self.spent < others.min(MOST)
         }
@@ -120,15 +144,21 @@ impl Openings {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST, MOST, Openings};
+    use super::{ALONE, LEAST, MOST, Openings, QUIET};
     use std::time::Duration;
     use tautline_io::Token;
+
+    /// A turn begins at `now` in which others have something to do.
+    fn begin_busy(openings: &mut Openings, now: Duration) {
+        openings.begin(now);
+        openings.serve();
+    }
 
     #[test]
     fn a_turn_has_the_least_time_or_as_much_as_it_had_for_others() {
         let mut openings = Openings::default();
         let begun = Duration::from_secs(7);
-        openings.begin(begun);
+        begin_busy(&mut openings, begun);
         assert!(openings.has_time(|| unreachable!("no clock is read within the least time")));
         openings.spend(LEAST);
         // All time so far was for connections that open.
@@ -144,13 +174,35 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_has_more_time_until_others_have_something_to_do() {
+        let mut openings = Openings::default();
+        openings.push(Token { index: 1, generation: 1 });
+        let begun = Duration::from_secs(7);
+        openings.begin(begun);
+        openings.accepted();
+        openings.has_stepped = true;
+        openings.begin(begun);
+        openings.accepted();
+        openings.spend(ALONE - Duration::from_nanos(1));
+        assert!(openings.may_accept() && openings.may_step(|| unreachable!()), "whatever the turn before did");
+        openings.serve();
+        assert!(!openings.may_step(|| begun + ALONE));
+        openings.begin(begun + QUIET);
+        openings.spend(LEAST);
+        assert!(!openings.has_time(|| begun + QUIET + LEAST), "others had something to do in the turn before");
+        openings.begin(begun + 2 * QUIET);
+        openings.spend(LEAST);
+        assert!(openings.has_time(|| unreachable!()), "they had nothing for a while");
+    }
+
+    #[test]
     fn a_step_in_the_next_turn_comes_after_its_other_events() {
         let mut openings = Openings::default();
-        openings.begin(Duration::ZERO);
+        begin_busy(&mut openings, Duration::ZERO);
         assert!(openings.may_come_first());
         openings.has_stepped = true;
         assert!(openings.may_come_first(), "it is the same turn");
-        openings.begin(Duration::ZERO);
+        begin_busy(&mut openings, Duration::ZERO);
         assert!(!openings.may_come_first());
         openings.begin(Duration::ZERO);
         assert!(openings.may_come_first());
@@ -160,7 +212,7 @@ mod tests {
     fn turns_that_accept_and_turns_with_a_step_alternate() {
         let mut openings = Openings::default();
         openings.push(Token { index: 1, generation: 1 });
-        openings.begin(Duration::ZERO);
+        begin_busy(&mut openings, Duration::ZERO);
         let may_step = |openings: &Openings| openings.may_step(|| Duration::ZERO);
         assert!(!openings.may_accept() && may_step(&openings));
         openings.has_stepped = true;

@@ -43,6 +43,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if !self.shared.letters.is_empty() {
             self.deliver_letters(driver);
         }
+        self.openings.serve();
         if !self.shared.publications.is_empty() {
             self.deliver_publications(driver, most);
         }

@@ -387,7 +387,12 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             }
         }
         // The only place that takes input, so that the compiler inlines all of it here.
-        self.visit_link(driver, link, |core, driver, link| core.take_input(driver, link, data));
+        self.visit_link(driver, link, |core, driver, link| {
+            core.take_input(driver, link, data);
+            if begun.is_none() && link.goes_on() {
+                core.openings.serve();
+            }
+        });
         if let Some(begun) = begun {
             self.end_opening(begun);
         }
