@@ -1,6 +1,7 @@
 //! Converts Tautline's configuration to rustls'.
 
 use crate::challenge::{Challenged, Nobody};
+use crate::compression;
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::resumption::{self, ResumptionCache};
@@ -75,6 +76,7 @@ fn server(
     };
     let mut rustls = builder()?.with_client_cert_verifier(verifier).with_cert_resolver(resolver.clone());
     rustls.alpn_protocols.clone_from(&config.alpn);
+    compression::compress(&mut rustls, !config.no_certificate_compression, resolver.chains());
     finish(&mut rustls, config, secrets);
     let tickets = match config.tickets_per_handshake {
         count @ 1..=ServerConfig::MOST_TICKETS => usize::from(count),
@@ -125,6 +127,7 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
         .with_client_cert_resolver(resumption.own);
     rustls.alpn_protocols.clone_from(&config.alpn);
     rustls.enable_secret_extraction = secrets;
+    compression::decompress(&mut rustls, !config.no_certificate_compression);
     if config.no_resumption {
         rustls.resumption = Resumption::disabled();
     } else {

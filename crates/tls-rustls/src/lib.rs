@@ -25,6 +25,7 @@ mod anchors;
 mod capabilities;
 mod certificate;
 mod challenge;
+mod compression;
 mod config;
 mod connection;
 mod cost;

@@ -2,6 +2,7 @@ use crate::certificate;
 use crate::cost::Costs;
 use crate::staple::Stapled;
 use core::cell::RefCell;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{SignatureAlgorithm, SignatureScheme};
@@ -52,6 +53,11 @@ impl Resolver {
     /// The time of the signature if [`resolve`](Self::resolve) were called with this name and these schemes.
     pub(crate) fn signing_time(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Duration {
         self.choose(name, schemes).map_or(Duration::ZERO, |index| self.costs.time(index))
+    }
+
+    /// The chains of the certificates.
+    pub(crate) fn chains(&self) -> impl ExactSizeIterator<Item = &[CertificateDer<'static>]> {
+        self.keys.iter().map(|key| key.key().cert.as_slice())
     }
 
     /// The times that signatures take, by key.

@@ -142,6 +142,11 @@ pub struct ServerConfig {
     ///
     /// Engines whose [`Capabilities`](crate::Capabilities) lack `challenges` reject it.
     pub challenges: Option<Arc<dyn Challenges>>,
+    /// Sends certificates as they are, though clients take them compressed (RFC 8879).
+    ///
+    /// Otherwise the engines `fused` and `rustls` compress chains that shrink by 512 bytes or more. Others send them as they
+    /// are.
+    pub no_certificate_compression: bool,
 }
 
 impl ServerConfig {
@@ -223,6 +228,13 @@ impl ServerConfig {
         self.challenges = Some(challenges);
         self
     }
+
+    /// Without compression of certificates.
+    #[must_use]
+    pub const fn without_certificate_compression(mut self) -> Self {
+        self.no_certificate_compression = true;
+        self
+    }
 }
 
 impl Default for ServerConfig {
@@ -238,6 +250,7 @@ impl Default for ServerConfig {
             verify: None,
             exporter: false,
             challenges: None,
+            no_certificate_compression: false,
         }
     }
 }
@@ -281,6 +294,8 @@ pub struct ClientConfig {
     pub verify: Option<Arc<dyn Verify>>,
     /// Keeps a secret of each connection for [`Session::export_keying_material`](crate::Session).
     pub exporter: bool,
+    /// Takes certificates only as they are. Otherwise the engines `fused` and `rustls` take them compressed too (RFC 8879).
+    pub no_certificate_compression: bool,
 }
 
 impl ClientConfig {
@@ -337,6 +352,13 @@ impl ClientConfig {
     #[must_use]
     pub fn with_verify(mut self, verify: Arc<dyn Verify>) -> Self {
         self.verify = Some(verify);
+        self
+    }
+
+    /// Without compression of certificates.
+    #[must_use]
+    pub const fn without_certificate_compression(mut self) -> Self {
+        self.no_certificate_compression = true;
         self
     }
 
