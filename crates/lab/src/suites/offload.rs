@@ -48,9 +48,8 @@ fn topologies() -> [Topology; 3] {
 }
 
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
-    let kinds = topologies().map(Kind::Model);
-    let mut rows = echo_case::rows(&shapes(lab.effort), &kinds);
-    let servers = Servers::start(lab, kinds)?;
+    let mut rows = rows(&shapes(lab.effort));
+    let servers = Servers::start(lab, topologies().map(Kind::Model))?;
     echo_case::measure(lab, &servers, &mut rows, BUDGETS[0], 0.0..0.8)?;
     drop(servers);
     let mut answers = answers(lab.effort);
@@ -60,6 +59,17 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     answers.iter().for_each(|row| outcome.add_row(row));
     check::report(outcome, checks(&rows, &answers));
     Ok(())
+}
+
+/// Every shape inline and gated, in turn, and then every shape with always-offload.
+///
+/// Inline and gated do the same below the gate, so their ratio shows the least disturbance. Always-offload keeps every CPU busy,
+/// and what follows that does not begin as the others do: no gated row follows it.
+fn rows(shapes: &[Shape]) -> Vec<EchoRow> {
+    let [inline, always, gated] = topologies().map(Kind::Model);
+    let mut rows = echo_case::rows(shapes, &[inline, gated]);
+    rows.extend(echo_case::rows(shapes, &[always]));
+    rows
 }
 
 fn shapes(effort: Effort) -> Vec<Shape> {
@@ -196,6 +206,17 @@ mod tests {
         rows[13].samples.insert(Metric::Transfer, vec![0.5; 3]);
         assert_eq!(crossover(&rows), None);
         assert!(bulk_table(&rows).contains("not faster"));
+    }
+
+    #[test]
+    fn no_gated_row_follows_always_offload() {
+        let rows = rows(&shapes(Effort::Quick));
+        let names: Vec<String> = rows.iter().map(execution).collect();
+        assert_eq!(rows.len(), 3 * shapes(Effort::Quick).len());
+        for (index, row) in rows.iter().enumerate().filter(|(index, _)| names[*index] == "gated") {
+            assert_eq!(names[index - 1], "inline");
+            assert_eq!(rows[index - 1].subject.shape, row.subject.shape);
+        }
     }
 
     #[test]
