@@ -163,6 +163,8 @@ pub(crate) trait Turn {
     fn obey(&mut self);
     /// Sends a message from where it lies, behind the operations that wait.
     fn send(&mut self, to: &Shared, kind: Kind, payload: &[u8]);
+    /// Whether the next turn is due at once.
+    fn has_more(&mut self) -> bool;
     /// The time until the next turn, if it is sooner than the one that was given last. Reports the end, too.
     fn alarm(&mut self) -> Option<Duration>;
 }

@@ -30,6 +30,8 @@ struct Local<E: Engine> {
     shard: Shard<E, Relay>,
     outbox: Arc<Outbox>,
     orders: Orders,
+    /// Whether the caller of a turn is delivering its events, and asks for the next alarm behind them.
+    delivers: bool,
     /// When Python will call again.
     alarm: Option<Instant>,
     /// Whether its end has been reported.
@@ -49,6 +51,7 @@ impl<E: Engine> Turn for Local<E> {
         apply(&mut self.shard, &mut self.orders);
         self.shard.turn(Some(Duration::ZERO))?;
         // The caller takes the events of this turn at once.
+        self.delivers = true;
         self.shard.handler().skip_wake();
         Ok(())
     }
@@ -57,7 +60,7 @@ impl<E: Engine> Turn for Local<E> {
         self.outbox.take(&mut self.orders);
         apply(&mut self.shard, &mut self.orders);
         self.shard.handler().wake();
-        if self.shard.is_drained() || self.is_sooner() {
+        if !self.delivers && (self.shard.is_drained() || self.is_sooner()) {
             // The next turn reports the end, or returns the time.
             self.outbox.wake();
         }
@@ -71,12 +74,17 @@ impl<E: Engine> Turn for Local<E> {
         // Otherwise the sender would wait for bytes that the kernel has.
         look(&mut self.shard, to);
         self.shard.handler().wake();
-        if self.is_sooner() {
+        if !self.delivers && self.is_sooner() {
             self.outbox.wake();
         }
     }
 
+    fn has_more(&mut self) -> bool {
+        self.shard.next_deadline() == Some(Duration::ZERO)
+    }
+
     fn alarm(&mut self) -> Option<Duration> {
+        self.delivers = false;
         if self.shard.is_drained() && !self.has_stopped {
             self.has_stopped = true;
             self.shard.handler().stopped();
@@ -111,7 +119,14 @@ pub(crate) fn start<E: Engine>(
     }
     let (shard, addresses) = worker::made(plan, engine, pool, &driver)?;
     outbox.connect_here(shard.handle(), worker::wake, find);
-    let local = Local { shard, outbox: outbox.clone(), orders: Orders::default(), alarm: None, has_stopped: false };
+    let local = Local {
+        shard,
+        outbox: outbox.clone(),
+        orders: Orders::default(),
+        delivers: false,
+        alarm: None,
+        has_stopped: false,
+    };
     LOOPS.with_borrow_mut(|loops| loops.push((outbox, Rc::new(RefCell::new(local)))));
     Ok(addresses)
 }

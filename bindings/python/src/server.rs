@@ -128,17 +128,20 @@ impl Server {
         let Some(local) = local::find(outbox) else {
             return Err(PyRuntimeError::new_err("this server has ended, or it belongs to another thread's event loop"));
         };
+        let mut delivered = Ok(0);
         for round in 0..ROUNDS {
             let Ok(turned) = local.try_borrow_mut().map(|mut local| local.turn(timed_out && round == 0)) else {
                 return Err(PyRuntimeError::new_err("the server's loop is in a turn already"));
             };
             turned?;
-            if hub.deliver_all(py)? < EVENTS {
+            delivered = hub.deliver_all(py);
+            let goes_on = delivered.as_ref().is_ok_and(|events| *events >= EVENTS);
+            if delivered.is_err() || !goes_on && !local.borrow_mut().has_more() {
                 break;
             }
         }
-        let mut local = local.borrow_mut();
-        Ok(local.alarm().map(|wait| wait.as_secs_f64()))
+        let alarm = local.borrow_mut().alarm();
+        delivered.map(|_| alarm.map(|wait| wait.as_secs_f64()))
     }
 
     /// Drops a loop of this thread that has ended.
