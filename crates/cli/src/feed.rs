@@ -164,7 +164,7 @@ impl Arguments {
         // The others send theirs over their connections.
         let of_snapshots = proxy.as_ref().filter(|_| self.venue == VenueName::Binance);
         let snapshots = Snapshots::new(&tls.roots, of_snapshots)?;
-        let mut connector = Connector::new(feed, self.watch(names, &ended)).with_fetch(snapshots);
+        let mut connector = Connector::new(feed, self.watch(names, &ended)).with_fetch(snapshots).with_act(Watch::act);
         if let Some(path) = &self.record {
             let cannot = |error| Failure::usage(format!("--record: cannot write {}: {error}", path.display()));
             connector = connector.with_recorder(Recorder::create(path, &Recording::default()).map_err(cannot)?);

@@ -21,6 +21,9 @@ use tautline::{
 const TIMER: u64 = 0;
 const FETCHED: u64 = 1;
 
+/// The application's part after each message.
+type Act<L> = Box<dyn FnMut(&mut L, &mut Feed, Time) + Send>;
+
 /// The result of a fetch.
 type Fetched = (FetchId, Result<Vec<u8>, String>);
 
@@ -54,6 +57,7 @@ pub struct Connector<L> {
     listener: L,
     start: Instant,
     prepare: Box<dyn FnMut(&mut Target) + Send>,
+    act: Option<Act<L>>,
     fetch: Option<Box<dyn Fetch>>,
     fetcher: Option<Fetcher>,
     fetched: (Sender<Fetched>, Receiver<Fetched>),
@@ -75,6 +79,7 @@ impl<L: Listener + 'static> Connector<L> {
             listener,
             start: Instant::now(),
             prepare: Box::new(|_| {}),
+            act: None,
             fetch: None,
             fetcher: None,
             fetched: channel(),
@@ -97,6 +102,13 @@ impl<L: Listener + 'static> Connector<L> {
     #[must_use]
     pub fn with_target(mut self, prepare: impl FnMut(&mut Target) + Send + 'static) -> Self {
         self.prepare = Box::new(prepare);
+        self
+    }
+
+    /// Has `act` called after each message that was handled, to send what the listener has decided on, or to subscribe to more.
+    #[must_use]
+    pub fn with_act(mut self, act: impl FnMut(&mut L, &mut Feed, Time) + Send + 'static) -> Self {
+        self.act = Some(Box::new(act));
         self
     }
 
@@ -251,7 +263,9 @@ impl<L: Listener + 'static> Handler for Connector<L> {
         let now = self.start.elapsed();
         self.feed.received(link, message.data(), now, &mut self.listener);
         self.listener.on_handled(conn.times());
-        self.listener.on_act(&mut self.feed, now);
+        if let Some(act) = &mut self.act {
+            act(&mut self.listener, &mut self.feed, now);
+        }
         self.journal.received(link, &message, now);
         self.act(&mut conn.shard());
     }

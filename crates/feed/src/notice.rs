@@ -3,7 +3,6 @@
 use crate::Time;
 use crate::book::Book;
 use crate::fault::Fault;
-use crate::feed::Feed;
 use crate::ids::{LinkId, SymbolId};
 use crate::message::{Channel, Trade};
 use crate::venue::DecodeError;
@@ -29,13 +28,7 @@ pub trait Listener {
         let _ = times;
     }
 
-    /// The application can act on the message that was [handled](Self::on_handled): send by [`Feed::send`], subscribe to others.
-    /// Only a [`Connector`](crate::Connector) calls it, after each message.
-    fn on_act(&mut self, feed: &mut Feed, now: Time) {
-        let _ = (feed, now);
-    }
-
-    /// A message of [`Feed::send_timed`] has left, or its time is not known. Only a [`Connector`](crate::Connector) calls it, if its
+    /// A message of [`Feed::send_timed`](crate::Feed::send_timed) has left, or its time is not known. Only a [`Connector`](crate::Connector) calls it, if its
     /// client measures stages.
     fn on_sent(&mut self, times: &SendTimes) {
         let _ = times;

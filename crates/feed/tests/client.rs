@@ -90,12 +90,15 @@ struct Trader {
     timed: u64,
 }
 
-impl Listener for Trader {
-    fn on_act(&mut self, feed: &mut Feed, now: Time) {
+impl Trader {
+    fn act(&mut self, feed: &mut Feed, now: Time) {
         let Some(link) = feed.links().next().filter(|link| feed.waiting(*link) == [0; 3]) else { return };
         let leaves = feed.send_timed(link, r#"{"method":"ORDER"}"#.to_owned(), self.timed, now).unwrap();
         self.timed += u64::from(leaves);
     }
+}
+
+impl Listener for Trader {
     fn on_sent(&mut self, times: &SendTimes) {
         let _ = self.tell.send(Seen::Sent(*times));
     }
@@ -114,7 +117,9 @@ fn an_order_is_timed_from_its_message_to_the_network_card() {
     }
     let (tell, seen) = channel();
     let client = Client::plain().stay();
-    let client = client.start_with_stages(move |_| Connector::new(feed, Trader { tell, timed: 0 })).unwrap();
+    let client = client
+        .start_with_stages(move |_| Connector::new(feed, Trader { tell, timed: 0 }).with_act(Trader::act))
+        .unwrap();
     let (mut whole, end) = (0, Instant::now() + Duration::from_secs(60));
     // The kernel begins to stamp what arrives a moment after it was asked to.
     for id in 0.. {

@@ -70,6 +70,16 @@ impl Watch {
         self
     }
 
+    /// Sends the order after a decision.
+    pub(super) fn act(&mut self, feed: &mut Feed, now: Time) {
+        let Some(order) = self.order.as_ref().filter(|_| self.has_decided && now >= self.next_order) else { return };
+        let Some(link) = feed.links().next() else { return };
+        // An order that waits for the budget is not timed, and the next one comes in a second.
+        let leaves = feed.send_timed(link, order.clone(), self.orders, now).is_ok_and(|leaves| leaves);
+        self.orders += u64::from(leaves);
+        self.next_order = now + BETWEEN_ORDERS;
+    }
+
     fn name(&self, symbol: SymbolId) -> &str {
         self.tally.symbols.get(symbol.index()).map_or("", |symbol| &symbol.name)
     }
@@ -185,15 +195,6 @@ impl Listener for Watch {
         }
         self.has_decided = std::mem::take(&mut self.decides);
         self.print();
-    }
-
-    fn on_act(&mut self, feed: &mut Feed, now: Time) {
-        let Some(order) = self.order.as_ref().filter(|_| self.has_decided && now >= self.next_order) else { return };
-        let Some(link) = feed.links().next() else { return };
-        // An order that waits for the budget is not timed, and the next one comes in a second.
-        let leaves = feed.send_timed(link, order.clone(), self.orders, now).is_ok_and(|leaves| leaves);
-        self.orders += u64::from(leaves);
-        self.next_order = now + BETWEEN_ORDERS;
     }
 
     fn on_connect_failed(&mut self, link: LinkId, error: &ConnectError) {
