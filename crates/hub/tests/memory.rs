@@ -353,7 +353,7 @@ fn messages_that_wait_for_a_slow_log_count_until_it_has_them() {
     assert_near("messages that wait", (live() - before, grown));
     eventually("all are answered", || {
         let dones = std::mem::take(&mut *log.0.lock().unwrap());
-        dones.into_iter().for_each(|done| done(Ok(1)));
+        dones.into_iter().for_each(|done| done(Ok(Position { epoch: "a".into(), offset: 1 })));
         counters(&server).messages_out == 10 * messages
     });
     eventually("nothing waits", || counters(&server).memory_application < counted + (10 << 10));

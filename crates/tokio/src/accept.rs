@@ -189,7 +189,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     }
 }
 
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;

@@ -137,7 +137,7 @@ fn a_message_that_compression_does_not_make_smaller_is_sent_as_it_is() {
         let text = noise(90).repeat(2);
         // Longer than the window, and than one block, too.
         for len in [0, 1, 60, 400, 3, 20_000, 70_000, 5] {
-            // What the peer's window has may be referred to, and what it lacks may not.
+            // The peer's window has the text, which may be referred to, and lacks the noise.
             let sizes = [&text, &noise(len), &text].map(|payload| {
                 pair.message(Kind::Binary, payload, true).unwrap();
                 let size = pair.out.len() - Header::len_of(pair.out.filled()[1]);
