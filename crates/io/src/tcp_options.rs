@@ -154,7 +154,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let accepted = socket::accept(&listening.fd).unwrap();
-            for fd in [client.as_fd(), accepted.as_fd()] {
+            for fd in [client.as_fd(), accepted.0.as_fd()] {
                 assert_eq!(found(fd, is_ipv6), options(), "{at}");
             }
         }

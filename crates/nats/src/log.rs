@@ -292,7 +292,7 @@ impl Service {
         kind: Kind,
         topic: &str,
         sink: &dyn Sink,
-        at: &mut Option<tautline_hub::Position>,
+        at: &mut Option<Position>,
     ) -> Result<(), LogError> {
         let mut connected = self.connected.clone();
         connected.mark_unchanged();

@@ -121,7 +121,7 @@ impl Streams {
         let stream = self.get(kind).await?;
         match stream.get_info().await {
             Ok(info) => {
-                let at = Position { epoch: epoch(info), offset: info.state.last_sequence };
+                let at = Position { epoch: epoch(&info), offset: info.state.last_sequence };
                 Ok(Extent { at, first: info.state.first_sequence })
             }
             Err(error) => {

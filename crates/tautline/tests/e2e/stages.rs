@@ -144,7 +144,8 @@ fn times_of_orders(driver: DriverConfig, engine: TlsEngine) {
         }
         assert!(begin.elapsed() < PATIENCE, "nothing that arrives is stamped");
         let times: SendTimes = times.recv_timeout(PATIENCE).unwrap();
-        let (written, sent) = (times.written.unwrap(), times.sent.expect("the loopback device stamps"));
+        // The loopback device stamps.
+        let (written, sent) = (times.written.unwrap(), times.sent.unwrap());
         assert_eq!(times.id, id);
         assert!(written <= sent && sent < PATIENCE, "{times:?}");
         assert!(times.sent_at.unwrap().elapsed().unwrap() < PATIENCE, "{times:?}");
