@@ -67,7 +67,7 @@ trait Machine {
     fn told(&mut self) -> Vec<u8>;
     /// Whether our direction has ended, or the whole connection.
     fn has_ended(&self) -> bool;
-    /// What the application has heard since the last call.
+    /// The events that the application has heard since the last call.
     fn heard(&mut self) -> Vec<String>;
 }
 
@@ -111,7 +111,7 @@ impl Handler for App {
     }
 }
 
-/// A pong as the application hears it. Those that only pass the time are left out: they have no payload.
+/// A pong as the application hears it. Pongs without payload are left out: they only pass the time.
 fn pong(payload: &[u8]) -> Option<String> {
     (!payload.is_empty()).then(|| format!("pong {}", String::from_utf8_lossy(payload)))
 }
