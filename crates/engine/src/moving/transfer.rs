@@ -519,6 +519,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     .for_each(|(id, due)| conn.set_timer(Duration::from_millis(due.saturating_sub(since)), *id));
                 core.handler.on_restored(conn);
             });
+            if link.held {
+                // Thousands may have input that waits, and all of them begin at once.
+                core.rest(link);
+            }
         });
     }
 }

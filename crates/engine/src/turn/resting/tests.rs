@@ -7,6 +7,7 @@ use crate::{Config, Conn, Handler, Opening, Outgoing, Reply, Request, Shard, Slo
 use http::Response;
 use std::cell::Cell;
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,6 +100,14 @@ impl Handler for Amplifier {
         }
     }
 
+    fn save_state(&mut self, (): &mut (), _: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, _: &[u8]) -> Option<()> {
+        Some(())
+    }
+
     fn on_drain(&mut self, conn: &mut Conn<'_, ()>) {
         if self.drains > 0 {
             self.drains -= 1;
@@ -124,19 +133,24 @@ struct Bench<E: Engine> {
     peers: Vec<Peer<E::Session>>,
 }
 
+fn amplifier<E: Engine>(engine: E, kernel: &Fake, now: &Rc<Cell<Duration>>, deflates: bool) -> Shard<E, Amplifier> {
+    kernel.0.borrow_mut().room = usize::MAX;
+    let amplifier = Amplifier { now: now.clone(), answer: "x".repeat(ANSWER), drains: 0, answered: 0 };
+    let mut config = Config { slow_consumer: SlowConsumer::Disconnect(64 << 20), ..Config::default() };
+    let mut deflate = DeflateConfig::default();
+    deflate.max_ratio = u32::MAX;
+    config.upgrade.deflate = deflates.then_some(deflate);
+    let mut shard = Shard::new(0, Arc::new(config), engine, kernel.clone(), amplifier).unwrap();
+    let clock = now.clone();
+    shard.danger_simulate(move || clock.get(), [0; 32]);
+    shard
+}
+
 impl<E: Engine> Bench<E> {
     fn new(engine: E, client: impl Fn() -> E::Session, peers: u32, deflates: bool) -> Self {
         let (kernel, now) = (Fake::default(), Rc::new(Cell::new(Duration::from_secs(5))));
-        kernel.0.borrow_mut().room = usize::MAX;
-        let amplifier = Amplifier { now: now.clone(), answer: "x".repeat(ANSWER), drains: 0, answered: 0 };
-        let mut config = Config { slow_consumer: SlowConsumer::Disconnect(64 << 20), ..Config::default() };
-        let mut deflate = DeflateConfig::default();
-        deflate.max_ratio = u32::MAX;
-        config.upgrade.deflate = deflates.then_some(deflate);
         let is_plain = engine.is_plain();
-        let mut shard = Shard::new(0, Arc::new(config), engine, kernel.clone(), amplifier).unwrap();
-        let clock = now.clone();
-        shard.danger_simulate(move || clock.get(), [0; 32]);
+        let shard = amplifier(engine, &kernel, &now, deflates);
         let mut bench = Self { kernel, shard, context: Context::new().unwrap(), now, peers: Vec::new() };
         for index in 0..peers {
             let uri = if is_plain { "ws://localhost/" } else { "wss://localhost/" };
@@ -291,6 +305,35 @@ fn messages_that_inflate_are_bounded() {
     bench.speak(0);
     bench.turn_until_all_is_done();
     assert_eq!(bench.shard.handler().answered, BOMBS);
+}
+
+#[test]
+fn a_crowd_that_was_restored_with_input_is_bounded() {
+    const MOVED: u32 = 20;
+    const QUESTIONS: usize = 20;
+    let mut bench = Bench::new(plain::Engine, || plain::Session, MOVED, false);
+    for index in 0..MOVED {
+        (0..QUESTIONS).for_each(|_| bench.say(index, Outgoing::text(&question('?'))));
+        bench.speak(index);
+    }
+    bench.shard.turn(None).unwrap();
+    let (kernel, now) = (Fake::default(), bench.now.clone());
+    let mut new = amplifier(plain::Engine, &kernel, &now, false);
+    bench.shard.begin_move();
+    bench.shard.hold_still().unwrap();
+    let move_one =
+        &mut |_, socket: BorrowedFd<'_>, saved: &[u8]| new.restore(socket.try_clone_to_owned()?, saved).map(drop);
+    assert_eq!(bench.shard.save(move_one).unwrap().total(), 0);
+    let before = now.get();
+    assert_eq!(new.begin_restored(), MOVED as usize);
+    assert_eq!(now.get(), before, "their input waits for its turns");
+    let answered = bench.shard.handler().answered;
+    while answered + new.handler().answered < MOVED as usize * QUESTIONS {
+        let before = now.get();
+        new.turn(None).unwrap();
+        let took = now.get() - before;
+        assert!(Duration::ZERO < took && took <= most_time(), "a turn of {took:?}");
+    }
 }
 
 const REQUESTS: usize = 50;
