@@ -7,6 +7,7 @@ use crate::engine::{self, AnyEngine};
 use crate::failure::Failure;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tautline::layers::tls_rustls::check;
 use tautline::{Tls, TlsEngine};
 use tautline_tls::{
     Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Session, TicketSecret, Tickets, Verify,
@@ -122,19 +123,19 @@ impl Config {
         }
     }
 
-    /// Adds a server's certificate, or replaces a client's, if the engine can use it with its key.
+    /// Adds a server's certificate, or replaces a client's, if its key belongs to it.
     pub(crate) fn certificate(&self, certificate: Certificate) -> Result<(), Failure> {
         let mut draft = self.draft();
-        match *draft {
-            Draft::Server(_) => {
-                engine::server(self.kind, &ServerConfig::new([certificate.clone()]))?;
-            }
-            Draft::Client(_) => {
-                let mut alone = ClientConfig::default().with_roots(Roots::DangerNone);
-                alone.certificate = Some(certificate.clone());
-                engine::client(self.kind, &alone)?;
-            }
-        }
+        // As the engine names it.
+        let what = match &*draft {
+            _ if !certificate.name.is_empty() => certificate.name.clone(),
+            Draft::Server(config) => match config.certificates.len() + 1 {
+                1 => "server certificate".to_owned(),
+                number => format!("server certificate {number} of {number}"),
+            },
+            Draft::Client(_) => "client certificate".to_owned(),
+        };
+        check(&certificate, &what)?;
         match &mut *draft {
             Draft::Server(config) => config.certificates.push(certificate),
             Draft::Client(config) => config.certificate = Some(certificate),

@@ -3,6 +3,7 @@
 use crate::anchors::{self, Anchors};
 use rustls::InconsistentKeys;
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, UnixTime,
 };
@@ -21,6 +22,38 @@ pub(crate) fn load(
     provider: &CryptoProvider,
     strictness: Strictness,
 ) -> Result<CertifiedKey, Error> {
+    let chain = chain(certificate, what)?;
+    let key = private_key(&pem::private_key(&certificate.key, what)?);
+    let key = provider.key_provider.load_private_key(key).map_err(|error| {
+        Error::Config(format!("{what}: its private key cannot be used ({error}): make an ECDSA, RSA or Ed25519 key"))
+    })?;
+    let certified = CertifiedKey::new(chain, key);
+    check_pair(&certified, what)?;
+    match flaw(&certified.cert, role, strictness) {
+        None => {}
+        Some(Flaw::Fatal(why)) if strictness == Strictness::Reload => {
+            return Err(Error::Config(format!("{what} {why}")));
+        }
+        Some(Flaw::Fatal(why) | Flaw::Doubtful(why)) => log::warn!("{what} {why}"),
+    }
+    Ok(certified)
+}
+
+/// Checks that `certificate` can be read, and that its key belongs to it. `what` is its name in the error. Nothing is logged.
+///
+/// A kind of key that only other libraries know is no error.
+///
+/// # Errors
+/// [`Error::Config`] says which part is wrong.
+pub fn check(certificate: &Certificate, what: &str) -> Result<(), Error> {
+    let chain = chain(certificate, what)?;
+    let key = private_key(&pem::private_key(&certificate.key, what)?);
+    let key = default_provider().key_provider.load_private_key(key);
+    key.map_or(Ok(()), |key| check_pair(&CertifiedKey::new(chain, key), what))
+}
+
+/// The certificates of a chain, which can be read.
+fn chain(certificate: &Certificate, what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
     let sections = pem::certificates(&certificate.chain, what)?;
     let count = sections.len();
     let mut chain = Vec::with_capacity(count);
@@ -35,29 +68,18 @@ pub(crate) fn load(
         }
         chain.push(der);
     }
-    let key = private_key(&pem::private_key(&certificate.key, what)?);
-    let key = provider.key_provider.load_private_key(key).map_err(|error| {
-        Error::Config(format!("{what}: its private key cannot be used ({error}): make an ECDSA, RSA or Ed25519 key"))
-    })?;
-    let certified = CertifiedKey::new(chain, key);
+    Ok(chain)
+}
+
+fn check_pair(certified: &CertifiedKey, what: &str) -> Result<(), Error> {
     match certified.keys_match() {
-        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
-        Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(Error::Config(format!(
-                "{what}: the private key does not belong to the certificate: give the key that the certificate was \
-                 requested with, and put the end entity's certificate first in its chain"
-            )));
-        }
-        Err(other) => return Err(Error::Config(format!("{what}: {other}"))),
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(Error::Config(format!(
+            "{what}: the private key does not belong to the certificate: give the key that the certificate was requested \
+             with, and put the end entity's certificate first in its chain"
+        ))),
+        Err(other) => Err(Error::Config(format!("{what}: {other}"))),
     }
-    match flaw(&certified.cert, role, strictness) {
-        None => {}
-        Some(Flaw::Fatal(why)) if strictness == Strictness::Reload => {
-            return Err(Error::Config(format!("{what} {why}")));
-        }
-        Some(Flaw::Fatal(why) | Flaw::Doubtful(why)) => log::warn!("{what} {why}"),
-    }
-    Ok(certified)
 }
 
 /// Parses `certificate` for peers that look at its extensions alone: one that must not be understood by others is no flaw.

@@ -50,6 +50,7 @@ mod trust;
 
 #[doc(hidden)]
 pub use anchors::Anchors;
+pub use certificate::check;
 pub use engine::Engine;
 pub use kind::{Fused, Rustls};
 pub use session::Session;
