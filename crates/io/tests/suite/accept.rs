@@ -147,6 +147,7 @@ pub fn tells_listeners_apart<D: Driver>(make: fn() -> D) {
 }
 
 pub fn spreads_over_drivers<D: Driver>(make: fn() -> D) {
+    let _turn = MANY.lock().unwrap_or_else(PoisonError::into_inner);
     let mut options = ListenOptions::default();
     options.reuse_port = true;
     let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
