@@ -17,7 +17,9 @@ use tokio::sync::watch::{Receiver, Sender};
 ///     let mut stop = std::pin::pin!(stop);
 ///     loop {
 ///         tokio::select! {
-///             accepted = listener.accept() => _ = tokio::spawn(echo(acceptor.clone(), accepted?.0, drain.watch())),
+///             accepted = listener.accept() => {
+///                 tokio::spawn(echo(acceptor.clone(), accepted?.0, drain.watch()));
+///             }
 ///             () = &mut stop => break,
 ///         }
 ///     }
