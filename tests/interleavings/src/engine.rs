@@ -120,6 +120,7 @@ pub(crate) mod reply {
     pub(crate) struct Upgrade<T> {
         pub(crate) headers: HeaderMap,
         pub(crate) subprotocol: Option<String>,
+        pub(crate) context_takeover: bool,
         pub(crate) state: Option<T>,
     }
 
