@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_tls::alert::Alert;
 use tautline_tls::record::{self, BadHeader, Front, HEADER, Stage};
-use tautline_tls::{Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo};
+use tautline_tls::{ACME_TLS, Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo};
 use tautline_tls_records::{Phases, Secret, Suite, gather};
 use tautline_tls_tickets::LiveConfig;
 
@@ -118,9 +118,23 @@ impl Session {
                 ));
             }
         }
+        self.end_validation(out)?;
         self.phases.complete();
         self.stage = if self.is_open_tls13() { Stage::Open13 } else { Stage::Open12 };
         Ok((used, Handshake::Complete))
+    }
+
+    /// Closes the connection of an authority that has validated a name (RFC 8737, section 3): nothing follows its handshake, in
+    /// which no client certificate was asked for.
+    fn end_validation(&mut self, out: &mut Buf) -> Result<(), Error> {
+        let protocol = self.connection.common().and_then(|common| common.alpn_protocol());
+        if protocol != Some(ACME_TLS) || matches!(self.connection, Connection::Client(_)) {
+            return Ok(());
+        }
+        self.connection.close(&mut self.held, out)?;
+        Err(Error::Peer(
+            "nothing follows the handshake of acme-tls/1, by which an authority validates a name".to_owned(),
+        ))
     }
 
     /// Keeps the secret of exporters, if rustls logged it in this call.

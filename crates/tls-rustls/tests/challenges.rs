@@ -5,11 +5,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{Connection, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
+use std::io::Write;
 use std::sync::Arc;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::End;
-use tautline_testkit::rustls_peer::settle;
-use tautline_tls::{ACME_TLS, Certificate, Challenges, ClientAuth, Engine, ServerConfig, pem};
+use tautline_tls::{ACME_TLS, Certificate, Challenges, ClientAuth, Engine, Error, ServerConfig, Session, pem};
 use tautline_tls_rustls as library;
 use tautline_tls_rustls::fused;
 
@@ -86,9 +86,43 @@ fn connect(
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     let client = rustls::ClientConnection::new(Arc::new(config), ServerName::try_from(name).unwrap()).unwrap();
     let (mut client, mut end) = (Connection::Client(client), End::new(server.accept().unwrap()));
-    settle(&mut end, &mut client, 1000);
-    assert!(end.open && !client.is_handshaking());
-    (client.alpn_protocol().map(<[u8]>::to_vec), client.peer_certificates().unwrap()[0].to_vec())
+    let refused = ask(&mut end, &mut client);
+    let protocol = client.alpn_protocol().map(<[u8]>::to_vec);
+    if protocol.as_deref() == Some(ACME_TLS) {
+        // Nobody was asked for a certificate.
+        assert!(refused.unwrap().to_string().contains("acme-tls/1"));
+        assert!(!end.open && end.received.is_empty());
+        assert!(end.deliver(b"more").is_err() && end.send(&[b"answer"]).is_err());
+    } else {
+        assert!(end.open && refused.is_none(), "{refused:?}");
+    }
+    (protocol, client.peer_certificates().unwrap()[0].to_vec())
+}
+
+/// Goes through the handshake, and asks for a page. Returns the error of a server that ends the connection instead of reading it.
+fn ask<S: Session>(end: &mut End<S>, client: &mut Connection) -> Option<Error> {
+    let mut has_ended = false;
+    while end.received.is_empty() {
+        let mut wire = Vec::new();
+        if !client.is_handshaking() {
+            client.writer().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        }
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        let delivered = end.deliver(&wire);
+        let sent = end.take_outbox();
+        let mut rest = &sent[..];
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).unwrap();
+            has_ended |= client.process_new_packets().unwrap().peer_has_closed();
+        }
+        if let Err(error) = delivered {
+            assert!(has_ended && !client.is_handshaking(), "the handshake is whole, and close_notify follows");
+            return Some(error);
+        }
+    }
+    None
 }
 
 fn answers(server: &impl Engine, usual: &Certificate, challenge: &Certificate) {
