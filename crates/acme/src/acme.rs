@@ -37,6 +37,8 @@ pub(crate) enum Change {
     /// The certificate is the same, and what stands beside it has changed.
     Response,
     Certificate,
+    /// The file is missing or cannot be used any more. The server goes on with the certificate that it has.
+    Lost,
 }
 
 /// The files when they were last read.
@@ -157,15 +159,27 @@ impl Shared {
             return Change::Nothing;
         }
         seen.certificate = certificate;
-        let content = self.folder.read(CERTIFICATE).ok().flatten().map(Zeroizing::new).unwrap_or_default();
-        let before = seen.leaf.take();
-        seen.leaf = match Leaf::read(&content) {
+        let content = self.folder.read(CERTIFICATE);
+        // A folder that cannot be read says nothing of the certificate, which is in use.
+        let is_hidden = content.is_err() || (certificate.is_none() && !self.folder.path().is_dir());
+        let read = match content.map(|content| content.map(Zeroizing::new)) {
+            Ok(Some(content)) => Leaf::read(&content),
+            Ok(None) => Err("there is no such file".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let leaf = match read {
             Ok(leaf) => Some(leaf).filter(|leaf| !leaf.is_placeholder),
-            Err(error) => {
-                log::error!("acme: {} cannot be used: {error}", self.certificate_file().display());
-                None
+            Err(why) => {
+                let stays = if seen.leaf.is_some() { "; the certificate in use stays" } else { "" };
+                log::error!("acme: {} cannot be used: {why}{stays}", self.certificate_file().display());
+                if is_hidden {
+                    return Change::Nothing;
+                }
+                seen.leaf = None;
+                return Change::Lost;
             }
         };
+        let before = std::mem::replace(&mut seen.leaf, leaf);
         let written = self.folder.written(CERTIFICATE).map(Time::from_secs);
         let mut status = self.status();
         status.expiry = seen.leaf.as_ref().map(|leaf| leaf.life.end);
@@ -186,5 +200,53 @@ impl Shared {
 impl fmt::Debug for Acme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acme").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LETS_ENCRYPT;
+    use std::fs;
+
+    /// A certificate for one name, in a file of the folder.
+    fn certificate() -> String {
+        let made = rcgen::generate_simple_self_signed(["one.example".to_owned()]).unwrap();
+        leaf::file(LETS_ENCRYPT, &made.cert.pem(), &made.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn the_certificate_in_use_outlives_its_folder() {
+        let path = std::env::temp_dir().join(format!("tautline-acme-hidden-{}", std::process::id()));
+        let away = path.with_extension("away");
+        [&path, &away].into_iter().for_each(|path| _ = fs::remove_dir_all(path));
+        let acme = Acme::open(AcmeConfig::new(["one.example"], &path).unwrap()).unwrap();
+        let text = certificate();
+        acme.0.folder.replace(CERTIFICATE, text.as_bytes()).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Certificate);
+        let der = acme.0.leaf().unwrap().der;
+        let is_in_use = || acme.status().unreadiness().is_none() && acme.status().expiry.is_some();
+        // Moved away, and back.
+        fs::rename(&path, &away).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Nothing);
+        assert!(is_in_use() && acme.0.leaf().is_some_and(|leaf| leaf.der == der));
+        fs::rename(&away, &path).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Response);
+        // A file that cannot be read. (A folder can be by root, whatever its mode is.)
+        fs::remove_file(acme.certificate_file()).unwrap();
+        fs::create_dir(acme.certificate_file()).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Nothing);
+        assert!(is_in_use() && acme.0.leaf().is_some());
+        fs::remove_dir(acme.certificate_file()).unwrap();
+        // A file that is gone, or damaged: another one is ordered, and this one serves.
+        assert_eq!(acme.0.look(now()), Change::Lost);
+        assert!(is_in_use() && acme.0.leaf().is_none());
+        assert_eq!(acme.0.look(now()), Change::Nothing);
+        acme.0.folder.replace(CERTIFICATE, &text.as_bytes()[..100]).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Lost);
+        assert!(is_in_use());
+        acme.0.folder.replace(CERTIFICATE, text.as_bytes()).unwrap();
+        assert_eq!(acme.0.look(now()), Change::Certificate);
+        fs::remove_dir_all(&path).unwrap();
     }
 }

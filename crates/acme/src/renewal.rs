@@ -162,7 +162,10 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
             self.hold();
             self.plan.succeed();
         }
-        if change != Change::Nothing {
+        if change == Change::Lost {
+            self.hold();
+            self.staples.hold(None, true);
+        } else if change != Change::Nothing {
             self.staples.hold(self.shared.leaf().as_ref(), change == Change::Certificate);
             self.retry = Some((now, Duration::from_secs(1)));
         }
@@ -273,7 +276,10 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
             status.last_failure = Some(what.clone());
         }
         let stored = StoredFailures::new(&self.shared.config, self.plan.failures(), what);
-        if let Err(error) = stored.store(&self.shared.folder) {
+        // A folder that cannot be written is in the log already.
+        if let Err(error) = stored.store(&self.shared.folder)
+            && kind != FailureKind::Folder
+        {
             log::error!("acme: cannot store the failure: {error}");
         }
     }
