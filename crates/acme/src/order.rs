@@ -67,6 +67,11 @@ impl StoredOrder {
     pub(crate) fn read(file: Option<&[u8]>) -> Option<Self> {
         file.and_then(|file| serde_json::from_slice(file).ok())
     }
+
+    /// Whether it is for this certificate by this authority.
+    pub(crate) fn concerns(&self, config: &AcmeConfig) -> bool {
+        self.directory == config.directory && self.names == config.names
+    }
 }
 
 /// The parts of an order that do not change while it is in progress.
@@ -197,11 +202,8 @@ impl Ordering<'_> {
     /// The order that another process, or this one, has begun and not completed.
     async fn resume(&self, account: &Account) -> Result<Option<(Order, StoredOrder)>, Failure> {
         let file = self.folder.read(ORDER).map_err(|error| Failure::folder("read the order", &error))?;
-        let AcmeConfig { directory, names, .. } = self.config;
         let stored = StoredOrder::read(file.as_deref());
-        let Some(stored) = stored.filter(|stored| stored.directory == *directory && stored.names == *names) else {
-            return Ok(None);
-        };
+        let Some(stored) = stored.filter(|stored| stored.concerns(self.config)) else { return Ok(None) };
         let mut order = match account.order(stored.url.clone()).await {
             Ok(order) => order,
             // The authority has forgotten it.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::failures::StoredFailures;
 use crate::folder::Lock;
 use crate::leaf::Leaf;
-use crate::order::{CERTIFICATE, Ordering};
+use crate::order::{CERTIFICATE, ORDER, Ordering, StoredOrder};
 use crate::plan::{FailureKind, Life, Next, Plan, Time};
 use crate::responses::NextResponse;
 use crate::staple::{Fetched, Staples};
@@ -204,6 +204,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
                 self.shared.status().orders_itself = true;
                 // Its last words.
                 self.look();
+                self.hasten();
             }
             // It is tried twice a second.
             Err(_) if self.cannot_lock => {}
@@ -212,6 +213,16 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
                 let folder = self.shared.folder.path().display();
                 log::error!("acme: cannot lock the folder {folder}, so nothing is ordered: {error}");
             }
+        }
+    }
+
+    /// Goes on at once with an order that another process has left: authorities let it expire.
+    fn hasten(&mut self) {
+        let Shared { config, folder, .. } = self.shared;
+        let stored = StoredOrder::read(folder.read(ORDER).ok().flatten().as_deref());
+        if stored.is_some_and(|stored| stored.concerns(config)) {
+            self.plan.hasten(now());
+            self.shared.status().due = self.plan.due();
         }
     }
 
@@ -282,5 +293,44 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
         {
             log::error!("acme: cannot store the failure: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AcmeConfig, LETS_ENCRYPT};
+    use crate::leaf;
+
+    /// The renewal of a certificate of a year for one name, by a process that has just started.
+    fn start(acme: &Acme) -> Keeping<'_, impl FnMut() -> Result<(), String>> {
+        let mut keeping = Keeping::new(&acme.0, 1, || Ok(()));
+        keeping.hold();
+        keeping.take_lock();
+        keeping
+    }
+
+    fn open(name: &str) -> Acme {
+        let path = std::env::temp_dir().join(format!("tautline-acme-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Acme::open(AcmeConfig::new(["one.example"], &path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_order_in_progress_goes_on_at_once() {
+        let acme = open("in-progress");
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["one.example".to_owned()]).unwrap();
+        let chain = params.self_signed(&key).unwrap().pem();
+        acme.0.folder.replace(CERTIFICATE, leaf::file(LETS_ENCRYPT, &chain, &key.serialize_pem()).as_bytes()).unwrap();
+        let _ = acme.0.look(now());
+        assert_eq!(start(&acme).plan.next(now()), Next::Ask);
+        for (name, next) in [("two.example", Next::Ask), ("one.example", Next::Order)] {
+            let order = serde_json::json!({"directory": LETS_ENCRYPT, "names": [name], "url": "https://a/order/1",
+                "key": key.serialize_pem(), "answers": []});
+            acme.0.folder.replace(ORDER, order.to_string().as_bytes()).unwrap();
+            assert_eq!(start(&acme).plan.next(now()), next, "{name}");
+        }
+        std::fs::remove_dir_all(acme.folder()).unwrap();
     }
 }
