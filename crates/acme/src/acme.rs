@@ -4,7 +4,7 @@ use crate::config::AcmeConfig;
 use crate::error::Error;
 use crate::folder::{Folder, Stamp};
 use crate::leaf::{self, Leaf};
-use crate::order::{CERTIFICATE, ORDER, StoredOrder};
+use crate::order::{ACCOUNT, CERTIFICATE, ORDER, StoredOrder};
 use crate::plan::Time;
 use crate::status::Status;
 use crate::transport::Transport;
@@ -57,6 +57,9 @@ impl Acme {
     pub fn open(config: AcmeConfig) -> Result<Self, Error> {
         let folder = Folder::open(&config.folder)
             .map_err(|error| Error::folder(format!("cannot use the folder {}", config.folder.display()), &error))?;
+        for flaw in [ACCOUNT, ORDER].into_iter().filter_map(|name| folder.flaw(name)) {
+            log::warn!("acme: {flaw}");
+        }
         let transport = Transport::new(config.roots.as_deref()).map_err(Error::roots)?;
         let acme = Self(Arc::new(Shared {
             config,

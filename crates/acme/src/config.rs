@@ -1,7 +1,12 @@
+use crate::clock::now;
+use crate::failures::StoredFailures;
+use crate::folder::Folder;
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// The directory of Let's Encrypt, the default.
@@ -153,6 +158,31 @@ impl AcmeConfig {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The time that a server with this configuration would wait now before it orders, and the failure for which it would;
+    /// `None` if it would not wait. Reads the folder, in which nothing changes.
+    #[must_use]
+    pub fn pause(&self) -> Option<(Duration, String)> {
+        let stored = StoredFailures::read(&Folder::at(&self.folder)).filter(|stored| stored.concern(self))?;
+        stored.left(now()).map(|left| (left, stored.last))
+    }
+
+    /// The SHA-256 digest, in hexadecimal, of the options beside names and directory on which the success of an order depends.
+    pub(crate) fn digest(&self) -> String {
+        let Self { contacts, roots, binding, profile, .. } = self;
+        let mut digest = Context::new(&SHA256);
+        let mut add = |part: Option<&[u8]>| {
+            digest.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
+            digest.update(part.unwrap_or_default());
+        };
+        add(roots.as_deref());
+        add(binding.as_ref().map(|binding| binding.id.as_bytes()));
+        add(binding.as_ref().map(|binding| binding.key.as_slice()));
+        add(profile.as_ref().map(String::as_bytes));
+        add(Some(&[self.must_staple, self.tls_alpn, self.http, self.stapling].map(u8::from)));
+        contacts.iter().for_each(|contact| add(Some(contact.as_bytes())));
+        digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -1,8 +1,9 @@
 use crate::config::AcmeConfig;
 use crate::folder::Folder;
-use crate::plan::Time;
+use crate::plan::{Time, longest_pause};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::time::Duration;
 
 /// The file of [`StoredFailures`].
 const FILE: &str = "failures.json";
@@ -12,6 +13,9 @@ const FILE: &str = "failures.json";
 pub(crate) struct StoredFailures {
     directory: String,
     names: Vec<String>,
+    /// The digest of the other options that an authority sees.
+    #[serde(default)]
+    options: String,
     pub(crate) failures: u32,
     /// Seconds since 1970.
     paused_until: u64,
@@ -22,7 +26,7 @@ pub(crate) struct StoredFailures {
 impl StoredFailures {
     pub(crate) fn new(config: &AcmeConfig, (failures, paused_until): (u32, Time), last: String) -> Self {
         let AcmeConfig { directory, names, .. } = config.clone();
-        Self { directory, names, failures, paused_until: paused_until.as_secs(), last }
+        Self { directory, names, options: config.digest(), failures, paused_until: paused_until.as_secs(), last }
     }
 
     /// The failures that are stored; `None` without any.
@@ -38,9 +42,15 @@ impl StoredFailures {
         folder.remove(FILE)
     }
 
-    /// Whether they concern this certificate by this authority.
+    /// Whether they concern this certificate by this authority, ordered in the same way. Other options may be the remedy.
     pub(crate) fn concern(&self, config: &AcmeConfig) -> bool {
-        self.directory == config.directory && self.names == config.names
+        self.directory == config.directory && self.names == config.names && self.options == config.digest()
+    }
+
+    /// The time that is left of the pause; `None` if it is over, or longer than any: then the clock was wrong.
+    pub(crate) fn left(&self, now: Time) -> Option<Duration> {
+        let left = self.paused_until().saturating_sub(now);
+        (!left.is_zero() && left <= longest_pause()).then_some(left)
     }
 
     pub(crate) const fn paused_until(&self) -> Time {

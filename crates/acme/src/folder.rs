@@ -128,6 +128,13 @@ impl Folder {
         fs::metadata(self.file(name)).ok().and_then(|found| u64::try_from(found.mtime()).ok())
     }
 
+    /// What to say of a file with a secret that others than its owner can read.
+    pub(crate) fn flaw(&self, name: &str) -> Option<String> {
+        let path = self.file(name);
+        let mode = fs::metadata(&path).ok()?.mode() & 0o7777;
+        (mode & 0o044 != 0).then(|| format!("others can read {} (mode {mode:04o}): chmod 600", path.display()))
+    }
+
     /// Takes the right to order; `None` if another process has it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.file("lock"))?;
@@ -203,6 +210,10 @@ mod tests {
         for name in ["one", "two", "lock"] {
             assert_eq!(mode(&folder.file(name)), 0o600, "{name}");
         }
+        assert_eq!((folder.flaw("one"), folder.flaw("three")), (None, None));
+        fs::set_permissions(folder.file("one"), fs::Permissions::from_mode(0o640)).unwrap();
+        let flaw = folder.flaw("one").unwrap();
+        assert!(flaw.contains("/one (mode 0640): chmod 600"), "{flaw}");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 3, "{left:?}");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();

@@ -170,13 +170,11 @@ impl Ordering<'_> {
     async fn account(&self) -> Result<Account, Failure> {
         let AcmeConfig { directory, contacts, .. } = self.config;
         let file = self.folder.read(ACCOUNT).map_err(|error| Failure::folder("read the account", &error))?;
-        let stored: Option<StoredAccount> = file.and_then(|file| serde_json::from_slice(&file).ok());
-        let stored = stored.filter(|stored| stored.directory == *directory);
+        let stored = file.and_then(|file| stored_account(&file));
+        let stored = stored.filter(|(stored, _)| stored.directory == *directory);
         let builder = || Account::builder_with_http((self.client)());
         let contact: Vec<&str> = contacts.iter().map(String::as_str).collect();
-        if let Some(mut stored) = stored
-            && let Ok(credentials) = serde_json::from_value::<AccountCredentials>(stored.credentials.clone())
-        {
+        if let Some((mut stored, credentials)) = stored {
             let account = builder().from_credentials(credentials).await;
             let account = account.map_err(|error| Failure::of("directory", &error))?;
             if stored.contacts != *contacts {
@@ -331,7 +329,7 @@ impl Ordering<'_> {
     }
 
     /// The kind of challenge for this attempt. If the server has both, HTTP-01 is first, and each failure changes it.
-    const fn method(&self) -> Method {
+    pub(crate) const fn method(&self) -> Method {
         match (self.config.tls_alpn, self.config.http) {
             (true, true) if self.failures % 2 == 1 => Method::TlsAlpn,
             (_, true) => Method::Http,
@@ -434,6 +432,21 @@ impl Ordering<'_> {
     }
 }
 
+/// The account in this file; `None` with a word in the log if it cannot be read.
+fn stored_account(file: &[u8]) -> Option<(StoredAccount, AccountCredentials)> {
+    let read = serde_json::from_slice::<StoredAccount>(file).and_then(|stored| {
+        let credentials = serde_json::from_value(stored.credentials.clone())?;
+        Ok((stored, credentials))
+    });
+    // The text of the error may have parts of the key.
+    let place = |error: &serde_json::Error| match error.line() {
+        0 => "its credentials are malformed".to_owned(),
+        line => format!("it is malformed at line {line}, column {}", error.column()),
+    };
+    read.inspect_err(|error| log::warn!("acme: {ACCOUNT} is replaced, and a new account is made: {}", place(error)))
+        .ok()
+}
+
 /// Whether the authority has perhaps not received a request. The crate's own checks of an answer have the same type.
 fn is_network(error: &Error) -> bool {
     matches!(error, Error::Other(other) if !other.to_string().starts_with("replaces"))
@@ -471,7 +484,7 @@ const fn kind(method: Method) -> ChallengeType {
     }
 }
 
-const fn label(method: Method) -> &'static str {
+pub(crate) const fn label(method: Method) -> &'static str {
     match method {
         Method::TlsAlpn => "TLS-ALPN-01",
         Method::Http => "HTTP-01",

@@ -267,8 +267,7 @@ impl Plan {
     pub fn next(&self, now: Time) -> Next {
         let (due, ask) = self.held.map_or((Time::ZERO, None), |held| (held.due, held.ask));
         // A clock that was wrong must not pause orders for years.
-        let longest = FailureKind::RateLimit.pauses().1 * 2;
-        let paused_until = if self.paused_until > now + longest { Time::ZERO } else { self.paused_until };
+        let paused_until = if self.paused_until > now + longest_pause() { Time::ZERO } else { self.paused_until };
         if now >= due {
             return if now >= paused_until { Next::Order } else { Next::Wait(paused_until) };
         }
@@ -279,6 +278,11 @@ impl Plan {
             None => Next::Wait(due),
         }
     }
+}
+
+/// A pause that is longer was stored by a clock that was wrong.
+pub(crate) fn longest_pause() -> Duration {
+    FailureKind::RateLimit.pauses().1 * 2
 }
 
 /// The pause before the renewal of this certificate of those that the authority wanted to be renewed at once.

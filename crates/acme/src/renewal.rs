@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::failures::StoredFailures;
 use crate::folder::Lock;
 use crate::leaf::Leaf;
-use crate::order::{CERTIFICATE, ORDER, Ordering, StoredOrder};
+use crate::order::{CERTIFICATE, ORDER, Ordering, StoredOrder, label};
 use crate::plan::{FailureKind, Life, Next, Plan, Time};
 use crate::responses::NextResponse;
 use crate::staple::{Fetched, Staples};
@@ -92,9 +92,18 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
     fn new(shared: &'a Shared, seed: u64, changed: C) -> Self {
         let mut plan = Plan::new(seed);
         let stored = StoredFailures::read(&shared.folder);
-        if let Some(stored) = stored.filter(|stored| stored.concern(&shared.config)) {
-            plan = plan.after(stored.failures, stored.paused_until());
-            shared.status().last_failure = Some(stored.last);
+        match stored {
+            Some(stored) if stored.concern(&shared.config) => {
+                plan = plan.after(stored.failures, stored.paused_until());
+                if let Some(left) = stored.left(now()) {
+                    let (left, failures, last) = (left.as_secs(), stored.failures, &stored.last);
+                    log::warn!("acme: waits {left} s after failed orders ({failures}), of which the latest is: {last}");
+                    shared.status().paused_until = Some(stored.paused_until());
+                }
+                shared.status().last_failure = Some(stored.last);
+            }
+            Some(_) => log::info!("acme: the pause after failed orders is over, since the options have changed"),
+            None => {}
         }
         let transport = shared.transport.clone();
         let client = Box::new(move || Box::new(transport.clone()) as Box<dyn HttpClient>);
@@ -161,6 +170,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
         if change == Change::Certificate {
             self.hold();
             self.plan.succeed();
+            self.shared.status().paused_until = None;
         }
         if change == Change::Lost {
             self.hold();
@@ -275,7 +285,13 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
     fn fail(&mut self, failure: &Failure) {
         let pause = self.plan.fail(failure.kind, now());
         let kind = failure.kind.name();
-        log::error!("acme: no certificate ({kind}): {failure}; the next attempt is in {} seconds", pause.as_secs());
+        let config = &self.shared.config;
+        let by = if failure.kind == FailureKind::Validation && config.tls_alpn && config.http {
+            format!(" by {}", label(self.ordering(None).method()))
+        } else {
+            String::new()
+        };
+        log::error!("acme: no certificate ({kind}): {failure}; the next attempt is{by} in {} seconds", pause.as_secs());
         self.note(failure.kind, failure.to_string());
     }
 
@@ -285,6 +301,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
             let mut status = self.shared.status();
             status.count(kind);
             status.last_failure = Some(what.clone());
+            status.paused_until = Some(self.plan.failures().1);
         }
         let stored = StoredFailures::new(&self.shared.config, self.plan.failures(), what);
         // A folder that cannot be written is in the log already.
@@ -314,6 +331,38 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tautline-acme-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Acme::open(AcmeConfig::new(["one.example"], &path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_pause_outlives_a_restart_unless_options_change() {
+        let acme = open("pause");
+        let config = &acme.0.config;
+        let until = now() + Duration::from_secs(1000);
+        StoredFailures::new(config, (3, until), "the authority says: no".to_owned()).store(&acme.0.folder).unwrap();
+        assert!(matches!(start(&acme).plan.next(now()), Next::Wait(_)));
+        let why = acme.status().unreadiness().unwrap();
+        assert!(why.contains("says: no; the next attempt is in ") && why.ends_with(" seconds"), "{why}");
+        let (left, why) = config.pause().unwrap();
+        assert!(left.as_secs() > 900 && why.ends_with("no"), "{left:?} {why}");
+        let mended = || config.clone();
+        let binding = |id: &str, key: &str| crate::AccountBinding::new(id, key).unwrap();
+        for other in [
+            mended().with_profile("shortlived"),
+            mended().with_profile(""),
+            mended().with_contacts(["operator@one.example"]),
+            mended().with_roots("roots"),
+            mended().with_binding(binding("kid-1", "c2VjcmV0")),
+            mended().with_challenges(true, true),
+            mended().with_directory("https://localhost/dir").unwrap(),
+        ] {
+            assert_eq!(other.pause(), None, "{other:?}");
+            let stored = StoredFailures::new(&other, (3, until), String::new());
+            assert!(stored.concern(&other) && !stored.concern(config));
+        }
+        let bound = [binding("kid-1", "c2VjcmV0"), binding("kid-1", "b3RoZXI"), binding("kid-2", "c2VjcmV0")];
+        let digests = bound.map(|binding| mended().with_binding(binding).digest());
+        assert!(digests[0] != digests[1] && digests[0] != digests[2] && digests[1] != digests[2]);
+        std::fs::remove_dir_all(acme.folder()).unwrap();
     }
 
     #[test]

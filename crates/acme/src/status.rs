@@ -1,3 +1,4 @@
+use crate::clock::now;
 use crate::plan::{FailureKind, Time};
 
 /// How the certificate and its renewal are, for operators.
@@ -26,6 +27,8 @@ pub struct Status {
     pub orders_itself: bool,
     /// The latest failure since the last success.
     pub last_failure: Option<String>,
+    /// No order begins before this time; `None` unless one has failed.
+    pub paused_until: Option<Time>,
 }
 
 impl Status {
@@ -36,7 +39,9 @@ impl Status {
             return None;
         }
         let why = self.last_failure.as_deref().unwrap_or("the first one is being ordered");
-        Some(format!("there is no certificate yet: {why}"))
+        let left = self.paused_until.map(|until| until.saturating_sub(now()).as_secs()).filter(|left| *left > 0);
+        let next = left.map(|left| format!("; the next attempt is in {left} seconds")).unwrap_or_default();
+        Some(format!("there is no certificate yet: {why}{next}"))
     }
 
     pub(crate) fn count(&mut self, kind: FailureKind) {

@@ -287,3 +287,22 @@ fn an_answer_that_the_protocols_crate_panics_at_is_a_failure() {
     let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
     assert!(failure.kind == FailureKind::Authority && failure.to_string().contains("RFC 8555"), "{failure}");
 }
+
+#[test]
+fn an_account_that_cannot_be_read_is_replaced() {
+    let held = Held::new("account");
+    let authority = Scripted::default();
+    let account = || held.with(&authority, async |order| order.account().await.map(drop)).unwrap();
+    account();
+    account();
+    assert_eq!(authority.payloads("/account").len(), 1);
+    let good = held.folder.read(ACCOUNT).unwrap().unwrap();
+    assert!(stored_account(&good).is_some());
+    let keyless = String::from_utf8(good).unwrap().replace("key_pkcs8", "other");
+    for (times, bad) in [(2, "garbage"), (3, ""), (4, keyless.as_str())] {
+        assert!(stored_account(bad.as_bytes()).is_none(), "{bad}");
+        held.folder.replace(ACCOUNT, bad.as_bytes()).unwrap();
+        account();
+        assert_eq!(authority.payloads("/account").len(), times, "{bad}");
+    }
+}
