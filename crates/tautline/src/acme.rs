@@ -134,7 +134,9 @@ impl HttpChallenges {
     /// The URL of a place over HTTPS; `None` if the host is none of this server's.
     fn elsewhere(&self, host: &str, path: &str) -> Option<HeaderValue> {
         let name = host.split_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();
-        if !self.acme.names().contains(&name) || !path.starts_with('/') {
+        // A challenge that is unknown here is answered by nobody, and a redirect would hide that.
+        let is_challenge = path.starts_with("/.well-known/acme-challenge/");
+        if !self.acme.names().contains(&name) || !path.starts_with('/') || is_challenge {
             return None;
         }
         let port = if self.port == 443 { String::new() } else { format!(":{}", self.port) };
@@ -177,6 +179,8 @@ mod tests {
             assert_eq!(to(443, host, "/"), None, "{host}");
         }
         assert_eq!(to(443, "one.example", "@two.example"), None);
+        assert_eq!(to(443, "one.example", "/.well-known/acme-challenge/unknown"), None);
+        assert!(to(443, "one.example", "/.well-known/security.txt").is_some());
         // A server starts with the certificate that stands for the first one, and says that nobody trusts it.
         assert_eq!(Tls::with_acme(&acme).unwrap().config.certificates.len(), 1);
         let chain = &Tls::with_acme(&acme).unwrap().config.certificates[0].chain;
