@@ -58,7 +58,8 @@ impl Failure {
         let what = match kind {
             "rateLimited" => FailureKind::RateLimit,
             "serverInternal" | "badNonce" => FailureKind::Authority,
-            _ if is_server => FailureKind::Authority,
+            // A problem without a type is by something before the authority.
+            _ if is_server || name.is_empty() => FailureKind::Authority,
             "caa" | "connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized" => FailureKind::Validation,
             _ => FailureKind::Rejected,
         };
@@ -78,6 +79,10 @@ fn text(problem: &instant_acme::Problem) -> String {
     };
     let parts: Vec<String> = problem.subproblems.iter().map(ToString::to_string).collect();
     let whole = of(problem.detail.as_deref(), problem.r#type.as_deref());
+    let whole = match problem.status {
+        Some(status) => format!("{whole}, status {status}"),
+        None => whole,
+    };
     if parts.is_empty() { whole } else { format!("{whole}: {}", parts.join("; ")) }
 }
 
@@ -110,7 +115,7 @@ mod tests {
                 "subproblems":[{"type":"urn:ietf:params:acme:error:caa","detail":"CAA forbids","identifier":{"type":"dns","value":"a.example"}}]}"#,
         );
         assert_eq!(said.kind, FailureKind::Rejected);
-        let words = ["order: the authority says: not for you", "a.example", "CAA forbids"];
+        let words = ["order: the authority says: not for you", "status 400", "a.example", "CAA forbids"];
         assert!(words.iter().all(|word| said.what.contains(word)), "{said}");
     }
 

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use http::{Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::pin::Pin;
@@ -98,11 +98,18 @@ impl HttpClient for Transport {
         let tls = self.tls.clone();
         Box::pin(async move {
             let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+            let is_plain = request.method() == Method::GET;
             let answered = match request.uri().scheme_str() {
                 Some("https") => within(TIME, exchange(tls, request, LARGEST)).await,
                 _ => Err("its directory names a URL without https://".to_owned()),
             };
             let answered = answered.and_then(|(parts, body)| Ok((checked(parts)?, body)));
+            if let Ok((parts, body)) = &answered
+                && is_plain
+                && let Some(problem) = problem(parts.status, body)
+            {
+                return Err(problem.into());
+            }
             let answered =
                 answered.map(|(parts, body)| BytesResponse::from(Response::from_parts(parts, Full::new(body))));
             answered.map_err(|why| {
@@ -111,6 +118,25 @@ impl HttpClient for Transport {
             })
         })
     }
+}
+
+/// The problem for which an authority has not answered a request without a signature; `None` if it has.
+///
+/// The protocol's crate looks at other parts of such an answer first, and misses them.
+fn problem(status: StatusCode, body: &[u8]) -> Option<Problem> {
+    if !status.is_client_error() && !status.is_server_error() {
+        return None;
+    }
+    let said =
+        serde_json::from_slice(body).ok().filter(|said: &Problem| said.detail.is_some() || said.r#type.is_some());
+    let mut problem = said.unwrap_or_else(|| Problem {
+        r#type: None,
+        detail: Some("no reason: is the directory's URL right?".to_owned()),
+        status: None,
+        subproblems: Vec::new(),
+    });
+    problem.status = Some(status.as_u16());
+    Some(problem)
 }
 
 /// The head of an authority's answer, without a wait that is too long.

@@ -73,9 +73,36 @@ fn answers_that_do_harm_are_bounded_and_named() {
 #[test]
 fn a_wait_without_end_is_a_day() {
     for (said, taken) in [(u64::MAX.to_string(), "86400"), ("86401".to_owned(), "86400"), ("60".to_owned(), "60")] {
-        let answer = format!("HTTP/1.1 429 Wait\r\nRetry-After: {said}\r\nContent-Length: 2\r\n\r\n{{}}");
+        let answer = format!("HTTP/1.1 200 OK\r\nRetry-After: {said}\r\nContent-Length: 2\r\n\r\n{{}}");
         let answer = Authority::new(answer, false).ask().unwrap();
         assert_eq!(answer.parts.headers[RETRY_AFTER], taken);
+    }
+}
+
+#[test]
+fn a_question_that_is_refused_has_the_authoritys_reason() {
+    use crate::failure::Failure;
+    use crate::plan::FailureKind;
+
+    for (status, body, words, kind) in [
+        (
+            404,
+            r#"{"type": "urn:ietf:params:acme:error:malformed", "detail": "no such certificate"}"#,
+            "the authority says: no such certificate (urn:ietf:params:acme:error:malformed), status 404",
+            FailureKind::Rejected,
+        ),
+        (
+            503,
+            "<html>busy</html>",
+            "says: no reason: is the directory's URL right?, status 503",
+            FailureKind::Authority,
+        ),
+        (404, "{}", "says: no reason: is the directory's URL right?, status 404", FailureKind::Authority),
+    ] {
+        let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let error = Authority::new(answer, false).ask().map(drop).unwrap_err();
+        let failure = Failure::of("time of renewal", &error);
+        assert!(failure.kind == kind && failure.to_string().contains(words), "{failure}");
     }
 }
 
