@@ -88,6 +88,7 @@ Examples:
   taut serve                                      wss echo at 127.0.0.1:8443
   taut serve --plain --app broadcast              ws chat at 127.0.0.1:8080
   taut serve --listen 0.0.0.0:443 --cert cert.pem --key key.pem --shards 0 --pin
+  taut serve --listen :443 --acme www.example.com
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
   taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
   taut serve --plain --unix /run/taut.sock
@@ -268,6 +269,9 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let signals = signals::hold()?;
     let (worker, sockets) = begin()?;
     let supervisor = worker.as_ref().map_or_else(Supervisor::find, Supervisor::behind);
+    if sockets.predecessor.is_none() {
+        arguments.tls.acme.check_addresses(&arguments.addresses(!sockets.listening.is_empty()))?;
+    }
     let acme = arguments.tls.acme(&arguments.privilege)?;
     let (tls, files) = arguments.tls.load(acme.as_ref())?;
     let token = arguments.admin.token()?;

@@ -1,14 +1,17 @@
 //! `--acme`: certificates that the server orders and renews itself.
 
 use super::listen::{Listen, listen};
+use super::pages::are_local;
 use super::privilege::PrivilegeArguments;
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::output;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tautline::acme::{AccountBinding, Acme, AcmeConfig, HttpChallenges, LETS_ENCRYPT, Renewal, Report};
+use tautline::layers::tls::der::date;
 use tautline::{Address, Admin, PreparedServer, Reloader, Server, ServerConfig, ServerFiles, Tls, TlsEngine};
 use tautline_lab::loops;
 
@@ -24,7 +27,7 @@ pub(super) struct AcmeArguments {
     /// Directory of another authority.
     #[arg(long, value_name = "URL", default_value = LETS_ENCRYPT, hide_default_value = true, requires = "acme")]
     acme_directory: String,
-    /// Address for messages of the authority: mailto:NAME@HOST. May be repeated.
+    /// Address for messages of the authority: NAME@HOST or mailto:NAME@HOST. May be repeated.
     #[arg(long, value_name = "ADDR", requires = "acme")]
     acme_contact: Vec<String>,
     /// Folder of the account, the certificate and the order in progress; several servers may share it, and one of them orders.
@@ -45,7 +48,7 @@ pub(super) struct AcmeArguments {
     /// issues none.
     #[arg(long, requires = "acme")]
     acme_must_staple: bool,
-    /// Also answer at port 80 (HTTP-01), or at this address, and redirect all other requests to https. Engines other than fused
+    /// Also answer at port 80 (HTTP-01), or at this address, and redirect requests for these names to https. Engines other than fused
     /// and rustls need it.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = ":80", value_parser = listen, requires = "acme")]
     acme_http: Option<Listen>,
@@ -84,9 +87,16 @@ impl AcmeArguments {
         if let Ok(report) = Report::of(acme.folder()) {
             refuse_unstapled(&report, engine, acme.folder())?;
         }
-        if acme.status().expiry.is_none() {
-            let (names, folder) = (acme.names().join(", "), acme.folder().display());
-            output::note(format_args!("no certificate for {names} in {folder} yet: one is ordered"));
+        let folder = acme.folder().display();
+        match (acme.status().expiry, Report::of(acme.folder())) {
+            (Some(expiry), Ok(report)) => {
+                let (names, end) = (report.names.join(", "), date(expiry.as_secs()));
+                output::note(format_args!("the certificate for {names} in {folder} is valid until {end}"));
+            }
+            _ => {
+                let names = acme.names().join(", ");
+                output::note(format_args!("no certificate for {names} in {folder} yet: one is ordered"));
+            }
         }
         let http = self.acme_http.clone().map(|Listen(addresses)| addresses).unwrap_or_default();
         Ok(Some(Service { acme, http }))
@@ -97,7 +107,7 @@ impl AcmeArguments {
         if !self.is_on() {
             return Ok(());
         }
-        let _ = self.config(engine)?;
+        let config = self.config(engine)?;
         let Some(folder) = self.folder() else { return Ok(()) };
         let shown = folder.display();
         if !folder.exists() {
@@ -112,12 +122,37 @@ impl AcmeArguments {
         let report = Report::of(&folder)
             .map_err(|error| Failure::usage(format!("--acme-folder: cannot read {shown}: {error}")))?;
         refuse_unstapled(&report, engine, &folder)?;
+        if let Some((left, last)) = config.pause() {
+            let left = left.as_secs();
+            output::note(format_args!(
+                "--acme: a server waits {left} seconds before its next order; remove {shown}/failures.json to order at once. \
+                 The latest failure: {last}"
+            ));
+        }
         match report.unusable {
             Some(why) => Err(Failure::usage(format!(
                 "--acme-folder: certificate.pem in {shown} cannot be used: {why}; remove it, and a new one is ordered"
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses an address of the server that HTTP-01 is to have, and warns if no authority reaches any.
+    pub(super) fn check_addresses(&self, addresses: &[Address]) -> Result<(), Failure> {
+        if !self.is_on() {
+            return Ok(());
+        }
+        let http = self.acme_http.iter().flat_map(|Listen(addresses)| addresses);
+        if let Some(twice) = http.clone().find(|one| addresses.iter().any(|other| are_one(one, other))) {
+            return Err(Failure::usage(format!(
+                "--acme-http: the server itself listens at {twice} (--listen): name another address, such as :80"
+            )));
+        }
+        if are_local(addresses) && http.clone().all(|one| are_local([one])) && !is_near(&self.acme_directory) {
+            let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            log::warn!("--acme: no authority reaches {}: --listen :443", all.join(", "));
+        }
+        Ok(())
     }
 
     fn config(&self, engine: TlsEngine) -> Result<AcmeConfig, Failure> {
@@ -217,6 +252,21 @@ impl Service {
     pub(super) fn renew(&self, files: &ServerFiles, reloader: Reloader) -> Result<Renewing, Failure> {
         Ok(Renewing { _renewal: files.renew(&self.acme, reloader)? })
     }
+}
+
+/// Whether two listeners cannot have these addresses.
+fn are_one(one: &Address, other: &Address) -> bool {
+    let (Address::Tcp(one), Address::Tcp(other)) = (one, other) else { return one == other };
+    let overlap = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && overlap
+}
+
+/// Whether the authority of this directory is on this machine.
+fn is_near(directory: &str) -> bool {
+    let (_, place) = directory.split_once("://").unwrap_or_default();
+    let place = place.split('/').next().unwrap_or_default();
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// Refuses a folder whose certificate must be stapled, if the engine cannot.

@@ -4,7 +4,7 @@ use super::privilege::PrivilegeArguments;
 use crate::failure::Failure;
 use std::convert::Infallible;
 use std::path::PathBuf;
-use tautline::{Admin, PreparedServer, Reloader, ServerFiles, TlsEngine};
+use tautline::{Address, Admin, PreparedServer, Reloader, ServerFiles, TlsEngine};
 
 /// Certificates by themselves (ACME), which this build has not.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,11 @@ impl AcmeArguments {
                 "--acme: this build orders no certificates: build taut with the feature `acme`, or pass --cert and --key",
             ));
         }
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature acme")]
+    pub(super) const fn check_addresses(&self, _: &[Address]) -> Result<(), Failure> {
         Ok(())
     }
 }

@@ -58,6 +58,7 @@ impl Arguments {
         let mut checks = vec![
             self.check_tls(),
             self.config().map(drop),
+            self.tls.acme.check_addresses(&addresses),
             self.check_unix_mode(),
             self.loops.driver.config().map(drop),
             self.check_as_user(|| self.check_folder()),

@@ -109,6 +109,31 @@ fn an_expired_certificate_serves_until_the_outage_is_over() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
+fn a_folder_that_is_moved_away_leaves_the_server_ready() {
+    let place = Place::new();
+    let _authority = place.authority(&Faults::default());
+    let server = place.serve("server", &[]);
+    until("a certificate", || server.is_ready());
+    let expiry = || server.metric("tautline_acme_expiry_timestamp_seconds", "");
+    let (before, certificate) = (expiry(), server.certificate());
+    let errors = |log: &str| log.lines().filter(|line| line.contains("certificate.pem cannot be used")).count();
+    fs::rename(place.path.join("folder"), place.path.join("away")).unwrap();
+    until("it is told", || server.log().contains("the certificate in use stays"));
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(server.is_ready() && before > 0.0, "{}", server.log());
+    assert_eq!((expiry(), server.metric("tautline_acme_failures_total{", "")), (before, 0.0));
+    assert!(server.certificate() == certificate && errors(&server.log()) == 1, "{}", server.log());
+    // The next process tells which certificate serves.
+    fs::rename(place.path.join("away"), place.path.join("folder")).unwrap();
+    drop(server);
+    let server = place.serve("server", &[]);
+    let words = "the certificate for one.example, two.example in folder is valid until ";
+    until("it is named", || server.log().contains(words));
+    assert!(server.is_ready() && place.orders() == 1);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
 fn failed_orders_are_told_and_not_repeated_by_restarts() {
     let place = Place::new();
     let authority = place.authority(&Faults { is_lost: true, ..Faults::default() });
@@ -125,11 +150,14 @@ fn failed_orders_are_told_and_not_repeated_by_restarts() {
     );
     let checked = place.taut(&["check"]).args(place.options()).output().unwrap();
     assert!(checked.status.success(), "{checked:?}");
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("--acme: a server waits "), "{checked:?}");
     assert_eq!(place.orders(), 1);
     drop(server);
     let server = place.serve("server", &[]);
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!((place.orders(), server.is_ready()), (1, false));
+    until("the pause is told", || server.log().contains("acme: waits "));
+    assert!(server.ask("/readyz").1.contains("the next attempt is in "));
     drop((server, authority));
     // The operator has found the fault, and does not want to wait.
     fs::remove_file(place.path.join("folder/failures.json")).unwrap();
@@ -160,7 +188,10 @@ fn http_challenges_are_answered_and_other_requests_redirected() {
     assert!(redirected.starts_with("http/1.1 301") && redirected.contains(&place), "{redirected}");
     assert!(ask("GET / HTTP/1.1\r\nHost: elsewhere.example").starts_with("http/1.1 404"));
     assert!(ask("POST / HTTP/1.1\r\nHost: one.example\r\nContent-Length: 0").starts_with("http/1.1 405"));
-    assert!(ask("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: elsewhere.example").starts_with("http/1.1 404"));
+    for host in ["one.example", "elsewhere.example"] {
+        let unknown = ask(&format!("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: {host}"));
+        assert!(unknown.starts_with("http/1.1 404"), "{unknown}");
+    }
 }
 
 /// A port of loopback, free a moment ago.
@@ -372,6 +403,42 @@ fn must_staple_is_refused_where_it_cannot_work() {
     if cfg!(feature = "mbedtls") {
         let (code, said) = check(&[&other[..], &["--tls", "mbedtls", "--acme-http"]].concat());
         assert!(code == Some(2) && said.contains("cannot staple") && said.contains("--tls fused"), "{said}");
+    }
+    assert!(!folder.exists());
+}
+
+#[test]
+fn addresses_that_no_authority_reaches_are_told() {
+    let folder = std::env::temp_dir().join(format!("taut-acme-addresses-{}", std::process::id()));
+    let taut = |command: &str, more: &[&str]| {
+        let mut taut = Command::new(env!("CARGO_BIN_EXE_taut"));
+        taut.args([command, "--acme", "one.example", "--acme-folder"]).arg(&folder).args(more).env_remove("RUST_LOG");
+        let said = taut.output().unwrap();
+        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+    };
+    for command in ["check", "serve"] {
+        for (listen, http) in [("127.0.0.1:8080", "127.0.0.1:8080"), ("127.0.0.1:8080", ":8080"), (":80", ":80")] {
+            let (code, said) = taut(command, &["--listen", listen, "--acme-http", http]);
+            assert!(
+                code == Some(2) && said.contains("--acme-http: the server itself listens at "),
+                "{command}: {said}"
+            );
+        }
+    }
+    const NEAR: [&str; 2] = ["--acme-directory", "https://localhost:14000/dir"];
+    for (more, warned) in [
+        (&[][..], Some("127.0.0.1:8443")),
+        (&["--listen", "127.0.0.1:1", "--listen", "[::1]:2"], Some("127.0.0.1:1, [::1]:2")),
+        (&["--acme-http", "127.0.0.1:8080"], Some("127.0.0.1:8443")),
+        (&["--acme-http"], None),
+        (&["--listen", ":8443"], None),
+        (&NEAR, None),
+    ] {
+        let (code, said) = taut("check", more);
+        assert_eq!(code, Some(0), "{more:?}: {said}");
+        let words = format!("--acme: no authority reaches {}: --listen :443\n", warned.unwrap_or_default());
+        assert_eq!(said.contains("no authority reaches"), warned.is_some(), "{more:?}: {said}");
+        assert!(warned.is_none() || said.contains(&words), "{more:?}: {said}");
     }
     assert!(!folder.exists());
 }
