@@ -1,4 +1,6 @@
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -6,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Largest file that is read: a chain is some kilobytes.
 const LARGEST: u64 = 1 << 20;
+
+/// The end of the names of files that are being written.
+const TEMPORARY: &str = ".new";
 
 /// Bytes that an account and an order of many names take.
 const ROOM: usize = 64 << 10;
@@ -31,8 +36,17 @@ impl Folder {
     /// Opens a folder, which is made if there is none.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let mode = fs::metadata(path)?.mode() & 0o777;
+        let found = fs::metadata(path)?;
         let shown = path.display();
+        let (owner, own) = (found.uid(), geteuid().as_raw());
+        if owner != own {
+            let why = format!(
+                "it belongs to user {owner}, who can replace keys, and this is user {own}: chown {own} {shown}, or run as \
+                 user {owner}"
+            );
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
+        let mode = found.mode() & 0o777;
         if mode & 0o022 != 0 {
             let why = format!("others can write to it (mode {mode:03o}), and so replace keys: chmod 700 {shown}");
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
@@ -41,6 +55,7 @@ impl Folder {
             log::warn!("others can list the folder of certificates {shown} (mode {mode:03o}): chmod 700 {shown}");
         }
         let folder = Self { path: path.to_owned() };
+        folder.remove_leftovers();
         // A folder that cannot be written is noticed now, and not in two months.
         folder.replace("probe", b"")?;
         folder.remove("probe")?;
@@ -84,7 +99,7 @@ impl Folder {
 
     /// Replaces a file.
     pub(crate) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let temporary = self.write(name, content)?;
+        let (temporary, _file) = self.write(name, content)?;
         fs::rename(&temporary, self.file(name))?;
         self.sync()
     }
@@ -92,15 +107,15 @@ impl Folder {
     /// Replaces a file whose time of writing stays: [`written`](Self::written) is that of its main content.
     pub(crate) fn amend(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let written = fs::metadata(self.file(name))?.modified()?;
-        let temporary = self.write(name, content)?;
-        OpenOptions::new().write(true).open(&temporary)?.set_modified(written)?;
+        let (temporary, file) = self.write(name, content)?;
+        file.set_modified(written)?;
         fs::rename(&temporary, self.file(name))?;
         self.sync()
     }
 
     /// Makes a file, unless there is one. Returns whether it was made.
     pub(crate) fn create(&self, name: &str, content: &[u8]) -> io::Result<bool> {
-        let temporary = self.write(name, content)?;
+        let (temporary, _file) = self.write(name, content)?;
         let linked = fs::hard_link(&temporary, self.file(name));
         fs::remove_file(&temporary)?;
         match linked {
@@ -137,41 +152,84 @@ impl Folder {
 
     /// Takes the right to order; `None` if another process has it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.file("lock"))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(flags(OFlags::NOFOLLOW));
+        let file = options.open(self.file("lock")).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => io::Error::other("its file `lock` is a symbolic link; remove that"),
+            _ => error,
+        })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock { _file: file })),
-            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Whether a process has the right to order.
     pub(crate) fn is_locked(&self) -> bool {
-        let opened = OpenOptions::new().read(true).open(self.file("lock"));
+        let opened = OpenOptions::new().read(true).custom_flags(flags(OFlags::NOFOLLOW)).open(self.file("lock"));
         opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
     }
 
-    /// Writes a file beside its place.
-    fn write(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+    /// Writes a file beside its place. It is locked until it is closed, by which [`remove_leftovers`](Self::remove_leftovers)
+    /// knows that it is in use.
+    fn write(&self, name: &str, content: &[u8]) -> io::Result<(PathBuf, File)> {
         if content.len() as u64 > LARGEST {
             return Err(io::Error::new(ErrorKind::FileTooLarge, format!("{name} would be larger than 1 MiB")));
         }
-        // Two threads of a process may begin at the same moment.
-        let unique = format!("{name}.{}-{:?}.new", std::process::id(), std::thread::current().id());
-        let path = self.file(&unique.replace(['(', ')'], ""));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
+        let (path, mut file) = loop {
+            // Nobody can guess the name, and processes of two containers, which may have one number, choose two names.
+            let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+            let path = self.file(&format!("{name}.{random:016x}{TEMPORARY}"));
+            let mut options = OpenOptions::new();
+            options.create_new(true).write(true).mode(0o600).custom_flags(flags(OFlags::NOFOLLOW));
+            let file = options.open(&path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            // Another process may have taken it for a leftover before it was locked.
+            if file.metadata()?.nlink() > 0 {
+                break (path, file);
+            }
+        };
         if let Err(error) = file.write_all(content).and_then(|()| file.sync_all()) {
             // A part of a key is left to nobody, and a full disk gets its space back.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        Ok(path)
+        Ok((path, file))
+    }
+
+    /// Removes what processes that were killed have left, which may be keys.
+    fn remove_leftovers(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let names = entries.flatten().map(|entry| entry.path());
+        for path in names.filter(|path| path.as_os_str().as_encoded_bytes().ends_with(TEMPORARY.as_bytes())) {
+            let flags = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK);
+            // For writing: some file systems demand it for this lock.
+            let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+            let is_leftover = match &opened {
+                Ok(file) => flock(file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+                Err(error) => Errno::from_io_error(error) == Some(Errno::LOOP),
+            };
+            if !is_leftover {
+                continue;
+            }
+            match fs::remove_file(&path) {
+                Ok(()) => log::info!("acme: removed {}, which a process that ended has left", path.display()),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => log::warn!("acme: cannot remove {}, which may hold a key: {error}", path.display()),
+            }
+        }
     }
 
     /// Makes changes of names outlive a loss of power.
     fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+}
+
+/// Flags for [`OpenOptionsExt::custom_flags`].
+const fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
 }
 
 #[cfg(test)]
@@ -219,6 +277,59 @@ mod tests {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();
         let error = Folder::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("chmod 700"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        let temporary = Temporary::new("owner");
+        fs::create_dir(&temporary.0).unwrap();
+        // Only root can give it away. Others know a folder that is not theirs.
+        let is_root = geteuid().is_root();
+        if is_root {
+            std::os::unix::fs::chown(&temporary.0, Some(12345), None).unwrap();
+            fs::set_permissions(&temporary.0, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let path = if is_root { temporary.0.as_path() } else { Path::new("/") };
+        let error = Folder::open(path).unwrap_err().to_string();
+        let (owner, own) = (fs::metadata(path).unwrap().uid(), geteuid().as_raw());
+        let words = [format!("belongs to user {owner}"), format!("chown {own} {}", path.display())];
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+
+    #[test]
+    fn links_in_the_folder_are_not_followed() {
+        let temporary = Temporary::new("links");
+        let folder = Folder::open(&temporary.0).unwrap();
+        let victim = folder.file("victim");
+        fs::write(&victim, b"other").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.file("lock")).unwrap();
+        let error = folder.lock().unwrap_err().to_string();
+        assert!(error.contains("`lock` is a symbolic link") && !folder.is_locked(), "{error}");
+        // The name that a file once had while it was written.
+        let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
+        std::os::unix::fs::symlink(&victim, folder.file(&format!("one.{}-{thread}.new", std::process::id()))).unwrap();
+        folder.replace("one", b"secret").unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"other");
+        assert!(fs::symlink_metadata(folder.file("one")).unwrap().is_file());
+    }
+
+    #[test]
+    fn leftovers_are_removed_unless_they_are_being_written() {
+        let temporary = Temporary::new("leftovers");
+        let folder = Folder::open(&temporary.0).unwrap();
+        fs::write(folder.file("order.json.17-ThreadId2.new"), b"a key").unwrap();
+        std::os::unix::fs::symlink("/nowhere", folder.file("link.new")).unwrap();
+        let (being_written, file) = folder.write("one", b"secret").unwrap();
+        assert_ne!(folder.write("one", b"secret").unwrap().0, being_written);
+        let left = || {
+            let entries = fs::read_dir(&temporary.0).unwrap();
+            entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+        };
+        Folder::open(&temporary.0).unwrap();
+        assert_eq!(left(), [being_written]);
+        drop(file);
+        Folder::open(&temporary.0).unwrap();
+        assert!(left().is_empty(), "{:?}", left());
     }
 
     #[test]
