@@ -1,3 +1,4 @@
+use crate::chain;
 use crate::ocsp;
 use crate::plan::{Life, Time};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -39,9 +40,10 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// Reads the first certificate of a file.
+    /// Reads the first certificate of a file. The others must be readable as well, or no server takes the file.
     pub(crate) fn read(file: &[u8]) -> Result<Self, String> {
         let sections = pem::certificates(file, "certificate").map_err(|error| error.to_string())?;
+        chain::check_encoding(&sections)?;
         let mut chain = sections.iter().map(|section| section.der.to_vec());
         let (der, issuer) = (chain.next().unwrap_or_default(), chain.next());
         let malformed = |error| format!("the certificate is malformed: {error}");

@@ -29,6 +29,7 @@
 
 mod acme;
 mod answers;
+mod chain;
 mod clock;
 mod config;
 mod error;

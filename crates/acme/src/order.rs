@@ -1,6 +1,7 @@
 //! One order at the authority (RFC 8555, section 7.4), which another process can go on with.
 
 use crate::answers::{Answer, Answers, Method};
+use crate::chain;
 use crate::clock::now;
 use crate::config::AcmeConfig;
 use crate::failure::{Failure, printable};
@@ -361,8 +362,8 @@ impl Ordering<'_> {
         // The certificates alone: another key, or a response, would be taken for ours.
         let sections = pem::certificates(chain.as_bytes(), "the answer");
         let sections = sections.map_err(|error| unusable(&format!("cannot be read: {error}")))?;
-        let chain: Vec<u8> = sections.iter().flat_map(|section| section.to_pem().to_vec()).collect();
-        let file = leaf::file(directory, &String::from_utf8_lossy(&chain), &key.serialize_pem());
+        let pem: Vec<u8> = sections.iter().flat_map(|section| section.to_pem().to_vec()).collect();
+        let file = leaf::file(directory, &String::from_utf8_lossy(&pem), &key.serialize_pem());
         let file = zeroize::Zeroizing::new(file);
         let leaf = Leaf::read(file.as_bytes()).map_err(|error| unusable(&format!("cannot be read: {error}")))?;
         if !leaf.belongs_to(key) {
@@ -371,8 +372,8 @@ impl Ordering<'_> {
         if !leaf.serves(&self.config.names, directory) {
             return Err(unusable(&format!("is for other names: {}", leaf.names.join(", "))));
         }
-        if leaf.life.end <= now() {
-            return Err(unusable("has expired: is the clock of this machine right?"));
+        if let Some(why) = chain::flaw(&sections, now()) {
+            return Err(unusable(why));
         }
         if self.config.must_staple && !leaf.must_be_stapled {
             log::warn!("acme: the authority has left out must-staple (RFC 7633), which the order asked for");

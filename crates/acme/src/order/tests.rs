@@ -219,12 +219,22 @@ fn a_request_asks_for_must_staple_if_it_is_configured() {
 #[test]
 fn certificates_that_cannot_be_used_are_not_stored() {
     let held = Held::new("unusable");
-    let (issuer, key) = (issuer(), KeyPair::generate().unwrap());
+    let key = KeyPair::generate().unwrap();
+    let authority_of = |name: &str| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), Issuer::new(params, key))
+    };
+    let ((root, issuer), (stranger, _)) = (authority_of("root"), authority_of("stranger"));
     let issue = |name: &str, key: &KeyPair, change: fn(&mut CertificateParams)| {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         change(&mut params);
         params.signed_by(key, &issuer).unwrap().pem()
     };
+    let later = |params: &mut CertificateParams| params.not_before = rcgen::date_time_ymd(3000, 1, 1);
+    let number = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
     let good = issue("one.example", &key, |_| {});
     let answers = [
         (String::new(), "cannot be read"),
@@ -234,22 +244,26 @@ fn certificates_that_cannot_be_used_are_not_stored() {
         (issue("two.example", &key, |_| {}), "is for other names: two.example"),
         (issue("one.example", &KeyPair::generate().unwrap(), |_| {}), "is for another key"),
         (issue("one.example", &key, |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)), "has expired"),
+        (issue("one.example", &key, later), "is not valid yet"),
+        (format!("{good}{number}"), "certificate 2 of 2 is malformed"),
+        (format!("{good}{stranger}"), "was not issued by any other certificate in its chain"),
         (issue("one.example", &key, |params| params.custom_extensions = vec![must_staple()]), "names no responder"),
     ];
     let authority = Scripted::default();
+    held.folder.replace(CERTIFICATE, b"the old one").unwrap();
     for (answer, words) in answers {
         let failure = held.with(&authority, async |order| order.install(&answer, &key).await).unwrap_err();
         assert!(failure.kind == FailureKind::Certificate && failure.to_string().contains(words), "{words}: {failure}");
-        assert_eq!(held.folder.read(CERTIFICATE).unwrap(), None, "{words}");
+        assert_eq!(held.folder.read(CERTIFICATE).unwrap().unwrap(), b"the old one", "{words}");
     }
     // Other parts of an answer are left out.
     let response = pem::encode_ocsp_response(b"forged");
     let others = format!("{}{}", KeyPair::generate().unwrap().serialize_pem(), String::from_utf8_lossy(&response));
-    let answer = format!("{others}text\n{good}{others}");
+    let answer = format!("{others}text\n{good}{root}{others}");
     held.with(&authority, async |order| order.install(&answer, &key).await).unwrap();
     let stored = String::from_utf8(held.folder.read(CERTIFICATE).unwrap().unwrap()).unwrap();
     let count = |what: &str| stored.matches(what).count();
-    assert_eq!((count("BEGIN CERTIFICATE"), count("PRIVATE KEY"), count("OCSP")), (1, 2, 0), "{stored}");
+    assert_eq!((count("BEGIN CERTIFICATE"), count("PRIVATE KEY"), count("OCSP")), (2, 2, 0), "{stored}");
     assert!(stored.contains(key.serialize_pem().trim()));
 }
 
