@@ -9,6 +9,19 @@ pub(crate) struct Failure {
     pub(crate) what: String,
     /// The account is unknown to the authority, which is to be told of a new one.
     pub(crate) lost_account: bool,
+    /// The consequence for the order.
+    pub(crate) fate: Fate,
+}
+
+/// The consequence of a failure for an order. Authorities count orders, so that one is given up only if it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The next attempt goes on with it, until it is too old.
+    Waits,
+    /// A few attempts go on with it: its URL may be dead.
+    Doubtful,
+    /// It can never be completed.
+    Over,
 }
 
 /// Most characters of an authority's text in a log line.
@@ -16,7 +29,17 @@ const LONGEST_TEXT: usize = 1000;
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), lost_account: false }
+        let fate = match kind {
+            FailureKind::Folder | FailureKind::RateLimit => Fate::Waits,
+            FailureKind::Network | FailureKind::Authority => Fate::Doubtful,
+            _ => Fate::Over,
+        };
+        Self { kind, what: what.into(), lost_account: false, fate }
+    }
+
+    /// This failure, which means this for the order.
+    pub(crate) fn with_fate(self, fate: Fate) -> Self {
+        Self { fate, ..self }
     }
 
     /// A failure at the folder.
@@ -31,6 +54,7 @@ impl Failure {
             Error::Api(problem) => Self::problem(step, problem),
             Error::Timeout(_) => {
                 Self::new(FailureKind::Authority, format!("{step}: the authority has not decided within five minutes"))
+                    .with_fate(Fate::Waits)
             }
             Error::Json(error) => {
                 let why = printable(&error.to_string());
@@ -54,17 +78,21 @@ impl Failure {
     pub(crate) fn problem(step: &str, problem: &instant_acme::Problem) -> Self {
         let name = problem.r#type.as_deref().unwrap_or_default();
         let kind = name.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(name);
-        let is_server = problem.status.is_some_and(|status| status >= 500);
+        let status = problem.status.unwrap_or_default();
         let what = match kind {
             "rateLimited" => FailureKind::RateLimit,
             "serverInternal" | "badNonce" => FailureKind::Authority,
+            _ if status == 429 => FailureKind::RateLimit,
             // A problem without a type is by something before the authority.
-            _ if is_server || name.is_empty() => FailureKind::Authority,
+            _ if status >= 500 || name.is_empty() => FailureKind::Authority,
             "caa" | "connection" | "dns" | "incorrectResponse" | "tls" | "unauthorized" => FailureKind::Validation,
             _ => FailureKind::Rejected,
         };
         let text = printable(&text(problem));
         let mut failure = Self::new(what, format!("{step}: the authority says: {text}"));
+        if what == FailureKind::Authority {
+            failure.fate = Fate::Waits;
+        }
         failure.lost_account = kind == "accountDoesNotExist";
         failure
     }
@@ -128,6 +156,7 @@ mod tests {
             ("badNonce", 400, FailureKind::Authority),
             ("serverInternal", 500, FailureKind::Authority),
             ("somethingNew", 503, FailureKind::Authority),
+            ("somethingNew", 429, FailureKind::RateLimit),
             ("invalidContact", 400, FailureKind::Rejected),
         ] {
             let json = format!(r#"{{"type":"urn:ietf:params:acme:error:{name}","status":{status},"detail":"x"}}"#);

@@ -4,7 +4,7 @@ use crate::answers::{Answer, Answers, Method};
 use crate::chain;
 use crate::clock::now;
 use crate::config::AcmeConfig;
-use crate::failure::{Failure, printable};
+use crate::failure::{Failure, Fate, printable};
 use crate::folder::Folder;
 use crate::leaf::{self, Leaf};
 use crate::ocsp::{Question, Word};
@@ -37,6 +37,12 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(1000);
 /// Longest time of one order. The next attempt goes on with it.
 const LONGEST: Duration = Duration::from_secs(20 * 60);
 
+/// The age at which an order is given up: real ones take minutes.
+const ORDER_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The attempts after which an order is given up that cannot be gone on with, while the authority's directory answers.
+const ATTEMPTS: u32 = 5;
+
 /// Largest chain: real ones have some kilobytes, and each handshake sends it.
 const LARGEST_CHAIN: usize = 64 << 10;
 
@@ -61,6 +67,12 @@ pub(crate) struct StoredOrder {
     /// The key of the certificate, in PEM.
     key: String,
     pub(crate) answers: Vec<Answer>,
+    /// When it was made, since 1970.
+    #[serde(default = "now")]
+    begun: Time,
+    /// The attempts that left it [doubtful](Fate::Doubtful).
+    #[serde(default)]
+    doubts: u32,
 }
 
 impl StoredOrder {
@@ -97,17 +109,26 @@ impl Ordering<'_> {
         let result = completed.unwrap_or_else(|_| {
             let minutes = LONGEST.as_secs() / 60;
             let what = format!("the authority has not completed the order within {minutes} minutes");
-            Err(Failure::new(FailureKind::Authority, what))
+            Err(Failure::new(FailureKind::Authority, what).with_fate(Fate::Waits))
         });
-        // An order that failed at the authority is over. One that met a fault of the network or a full disk goes on later, since
-        // authorities count orders.
-        let goes_on = |failure: &Failure| {
-            matches!(failure.kind, FailureKind::Network | FailureKind::Authority | FailureKind::Folder)
-        };
-        if !result.as_ref().is_err_and(goes_on) {
-            self.forget_order()?;
+        match result.as_ref().map_or_else(|failure| failure.fate, |()| Fate::Over) {
+            Fate::Waits => {}
+            Fate::Doubtful => self.doubt_order()?,
+            Fate::Over => self.forget_order()?,
         }
         result
+    }
+
+    /// Counts an attempt after which the order cannot be gone on with for ever.
+    fn doubt_order(&self) -> Result<(), Failure> {
+        let file = self.folder.read(ORDER).map_err(|error| Failure::folder("read the order", &error))?;
+        let Some(mut stored) = StoredOrder::read(file.as_deref()) else { return Ok(()) };
+        stored.doubts += 1;
+        if stored.doubts >= ATTEMPTS {
+            log::warn!("acme: the order {} is given up after {ATTEMPTS} attempts", printable(&stored.url));
+            return self.forget_order();
+        }
+        self.store(ORDER, &stored)
     }
 
     /// Asks when the authority wants the certificate to be renewed (RFC 9773); `None` if it has no opinion.
@@ -177,7 +198,8 @@ impl Ordering<'_> {
         let contact: Vec<&str> = contacts.iter().map(String::as_str).collect();
         if let Some((mut stored, credentials)) = stored {
             let account = builder().from_credentials(credentials).await;
-            let account = account.map_err(|error| Failure::of("directory", &error))?;
+            // Without the directory nothing is known about an order.
+            let account = account.map_err(|error| Failure::of("directory", &error).with_fate(Fate::Waits))?;
             if stored.contacts != *contacts {
                 account.update_contacts(&contact).await.map_err(|error| Failure::of("contacts", &error))?;
                 stored.contacts.clone_from(contacts);
@@ -203,10 +225,18 @@ impl Ordering<'_> {
         let file = self.folder.read(ORDER).map_err(|error| Failure::folder("read the order", &error))?;
         let stored = StoredOrder::read(file.as_deref());
         let Some(stored) = stored.filter(|stored| stored.concerns(self.config)) else { return Ok(None) };
+        // A clock that went back, far, counts as well.
+        if now().abs_diff(stored.begun) > ORDER_LIFE {
+            log::warn!("acme: the order {} is given up: it is not complete after a day", printable(&stored.url));
+            return Ok(None);
+        }
+        if !is_https(&stored.url) {
+            log::warn!("acme: the order {:?} is given up: its URL does not begin with https://", stored.url);
+            return Ok(None);
+        }
         let mut order = match account.order(stored.url.clone()).await {
             Ok(order) => order,
-            // The authority has forgotten it.
-            Err(Error::Api(problem)) if !Failure::problem("", &problem).lost_account => return Ok(None),
+            Err(Error::Api(problem)) if is_forgotten(&problem) => return Ok(None),
             Err(error) => return Err(Failure::of("order", &error)),
         };
         if order.state().status == OrderStatus::Invalid {
@@ -244,6 +274,11 @@ impl Ordering<'_> {
             Some(order) => order,
             None => account.new_order(&new()).await.map_err(|error| Failure::of("order", &error))?,
         };
+        if !is_https(order.url()) {
+            let url = printable(order.url());
+            let what = format!("order: the authority gave it the URL {url:?}, which does not begin with https://");
+            return Err(Failure::new(FailureKind::Authority, what).with_fate(Fate::Over));
+        }
         let key = KeyPair::generate()
             .map_err(|error| Failure::new(FailureKind::Certificate, format!("cannot make a key: {error}")))?;
         let stored = StoredOrder {
@@ -252,6 +287,8 @@ impl Ordering<'_> {
             url: order.url().to_owned(),
             key: key.serialize_pem(),
             answers: Vec::new(),
+            begun: now(),
+            doubts: 0,
         };
         self.store(ORDER, &stored)?;
         log::info!("acme: ordered a certificate for {}: {}", names.join(", "), stored.url);
@@ -271,7 +308,7 @@ impl Ordering<'_> {
             let name = authorization.identifier().to_string().to_ascii_lowercase();
             if !self.config.names.contains(&name) {
                 let what = format!("validation of {}: the order does not have this name", printable(&name));
-                return Err(Failure::new(FailureKind::Authority, what));
+                return Err(Failure::new(FailureKind::Authority, what).with_fate(Fate::Over));
             }
             let Some(challenge) = authorization.challenge(kind(method)) else {
                 let what = format!("validation of {name}: the authority does not offer {}", label(method));
@@ -279,7 +316,7 @@ impl Ordering<'_> {
             };
             if !is_token(&challenge.token) {
                 let what = format!("validation of {name}: the token is not base64url (RFC 8555, section 8)");
-                return Err(Failure::new(FailureKind::Authority, what));
+                return Err(Failure::new(FailureKind::Authority, what).with_fate(Fate::Over));
             }
             let key_authorization = challenge.key_authorization().as_str().to_owned();
             answers.push(Answer { method, name, token: challenge.token.clone(), key_authorization });
@@ -323,7 +360,7 @@ impl Ordering<'_> {
             if let Some(problem) = authorization.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
                 let mut failure = Failure::problem(&step, problem);
                 failure.kind = FailureKind::Validation;
-                return Some(failure);
+                return Some(failure.with_fate(Fate::Over));
             }
         }
         None
@@ -415,7 +452,7 @@ impl Ordering<'_> {
         };
         if leaf.must_be_stapled {
             let what = format!("the new certificate must be stapled (OCSP), and has no response yet: {why}");
-            return Err(Failure::new(FailureKind::Authority, what));
+            return Err(Failure::new(FailureKind::Authority, what).with_fate(Fate::Waits));
         }
         log::warn!("acme: the new certificate has no OCSP response yet: {why}");
         Ok(None)
@@ -451,6 +488,16 @@ fn stored_account(file: &[u8]) -> Option<(StoredAccount, AccountCredentials)> {
 /// Whether the authority has perhaps not received a request. The crate's own checks of an answer have the same type.
 fn is_network(error: &Error) -> bool {
     matches!(error, Error::Other(other) if !other.to_string().starts_with("replaces"))
+}
+
+/// Whether the authority says that it does not know an order. All else may pass.
+fn is_forgotten(problem: &instant_acme::Problem) -> bool {
+    problem.status == Some(404) || problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:malformed")
+}
+
+/// Whether requests for this URL can be sent.
+fn is_https(url: &str) -> bool {
+    url.parse::<http::Uri>().is_ok_and(|url| url.scheme_str() == Some("https") && url.host().is_some())
 }
 
 /// Whether a token has the characters of one (RFC 8555, section 8), and a length that makes sense.

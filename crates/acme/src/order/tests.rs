@@ -24,15 +24,31 @@ struct Scripted {
     nonces: Option<&'static str>,
     /// The name and the token of a validation that its orders need.
     validation: Option<(&'static str, &'static str)>,
+    /// The URL of its orders, instead of the usual one.
+    place: Option<&'static str>,
+    /// Its answers about an order, one after another, of which the last one stays: the status and the body. With status 0
+    /// it cannot be reached.
+    order: &'static [(u16, &'static str)],
 }
 
 impl Scripted {
     fn answer(&self, path: &str, payload: &str) -> Result<Response<String>, String> {
         let of = |status: u16, body: String| {
             let builder = Response::builder().status(status).header("replay-nonce", "nonce");
-            Ok(builder.header("location", "https://a/order/1").header("retry-after", "3600").body(body).unwrap())
+            Ok(builder
+                .header("location", self.place.unwrap_or("https://a/order/1"))
+                .header("retry-after", "3600")
+                .body(body)
+                .unwrap())
         };
         match path {
+            "/order/1" if !self.order.is_empty() => {
+                let asked = self.payloads(path).len();
+                match self.order[asked.min(self.order.len()) - 1] {
+                    (0, _) => Err("a cable was cut".to_owned()),
+                    (status, body) => of(status, body.to_owned()),
+                }
+            }
             "/dir" => {
                 let ari = if self.lacks_ari { "" } else { r#", "renewalInfo": "https://a/ari""# };
                 let urls = r#""newAccount": "https://a/account", "newOrder": "https://a/orders""#;
@@ -278,7 +294,8 @@ fn a_validation_that_was_not_ordered_is_refused() {
         let authority = Scripted { validation: Some((name, token)), ..Scripted::default() };
         let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
         assert!(failure.kind == FailureKind::Authority && failure.to_string().contains(words), "{failure}");
-        held.folder.remove(ORDER).unwrap();
+        // The order will never be another one.
+        assert!(held.folder.read(ORDER).unwrap().is_none());
     }
     assert!(!is_token(&"x".repeat(513)) && is_token("evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA"));
 }
@@ -318,5 +335,91 @@ fn an_account_that_cannot_be_read_is_replaced() {
         held.folder.replace(ACCOUNT, bad.as_bytes()).unwrap();
         account();
         assert_eq!(authority.payloads("/account").len(), times, "{bad}");
+    }
+}
+
+/// An order in progress, and its stored form.
+fn begun(held: &Held) -> StoredOrder {
+    let authority = Scripted::default();
+    held.with(&authority, async |order| order.begin(&order.account().await.unwrap()).await.map(drop)).unwrap();
+    stored(held).unwrap()
+}
+
+fn stored(held: &Held) -> Option<StoredOrder> {
+    StoredOrder::read(held.folder.read(ORDER).unwrap().as_deref())
+}
+
+/// Whether the order in progress is gone on with.
+fn resumes(held: &Held, authority: &Scripted) -> Result<bool, Failure> {
+    let resume =
+        async |order: &Ordering<'_>| order.resume(&order.account().await?).await.map(|resumed| resumed.is_some());
+    held.with(authority, resume)
+}
+
+const PROCESSING: &str = r#"{"status": "processing", "authorizations": [], "finalize": "https://a/f"}"#;
+const UNKNOWN: &str = r#"{"type": "about:blank", "status": 404}"#;
+const MALFORMED: &str = r#"{"type": "urn:ietf:params:acme:error:malformed", "status": 400}"#;
+const BUSY: &str = r#"{"type": "urn:ietf:params:acme:error:serverInternal", "status": 503}"#;
+const LIMITED: &str = r#"{"type": "urn:ietf:params:acme:error:rateLimited", "status": 429}"#;
+
+#[test]
+fn an_order_without_https_is_not_kept() {
+    let held = Held::new("place");
+    for place in ["http://localhost:41500/order/", "/order/1"] {
+        let authority = Scripted { place: Some(place), ..Scripted::default() };
+        let failure = held.with(&authority, async |order| order.run().await).unwrap_err();
+        assert!(failure.to_string().contains("does not begin with https://"), "{failure}");
+        assert!(stored(&held).is_none());
+    }
+    let mut old = begun(&held);
+    let authority = Scripted { order: &[(200, PROCESSING)], ..Scripted::default() };
+    assert!(resumes(&held, &authority).unwrap());
+    old.url = "http://localhost:41500/order/".to_owned();
+    held.folder.replace(ORDER, &serde_json::to_vec(&old).unwrap()).unwrap();
+    assert!(!resumes(&held, &authority).unwrap());
+}
+
+#[test]
+fn an_order_whose_place_is_dead_is_given_up() {
+    let held = Held::new("dead");
+    let key = begun(&held).key;
+    let dead = Scripted { order: &[(0, "")], ..Scripted::default() };
+    for attempt in 1..=ATTEMPTS {
+        assert_eq!(stored(&held).map(|order| order.key).as_ref(), Some(&key), "{attempt}");
+        let failure = held.with(&dead, async |order| order.run().await).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Network);
+    }
+    assert!(stored(&held).is_none() && dead.payloads("/orders").is_empty());
+    let _ = held.with(&dead, async |order| order.run().await);
+    assert_eq!(dead.payloads("/orders").len(), 1);
+}
+
+#[test]
+fn an_order_waits_for_an_authority_that_cannot_answer_now() {
+    let held = Held::new("busy");
+    let key = begun(&held).key;
+    // The last one is limited while the state of the order is asked for.
+    for order in [&[(503, BUSY)][..], &[(429, LIMITED)], &[(200, PROCESSING), (429, LIMITED)]] {
+        let authority = Scripted { order, ..Scripted::default() };
+        for _ in 0..=ATTEMPTS {
+            held.with(&authority, async |order| order.run().await).unwrap_err();
+        }
+        assert_eq!(stored(&held).map(|order| order.key).as_ref(), Some(&key), "{order:?}");
+        assert!(authority.payloads("/orders").is_empty());
+    }
+    for order in [&[(404, UNKNOWN)], &[(400, MALFORMED)]] {
+        assert!(!resumes(&held, &Scripted { order, ..Scripted::default() }).unwrap());
+    }
+}
+
+#[test]
+fn an_order_that_is_never_complete_is_given_up() {
+    let held = Held::new("old");
+    let mut old = begun(&held);
+    let authority = Scripted { order: &[(200, PROCESSING)], ..Scripted::default() };
+    for (age, is_kept) in [(ORDER_LIFE / 2, true), (ORDER_LIFE * 2, false)] {
+        old.begun = now() - age;
+        held.folder.replace(ORDER, &serde_json::to_vec(&old).unwrap()).unwrap();
+        assert_eq!(resumes(&held, &authority).unwrap(), is_kept);
     }
 }
