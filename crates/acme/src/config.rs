@@ -1,12 +1,8 @@
-use crate::clock::now;
-use crate::failures::StoredFailures;
-use crate::folder::Folder;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// The directory of Let's Encrypt, the default.
@@ -158,14 +154,6 @@ impl AcmeConfig {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
-    }
-
-    /// The time that a server with this configuration would wait now before it orders, and the failure for which it would;
-    /// `None` if it would not wait. Reads the folder, in which nothing changes.
-    #[must_use]
-    pub fn pause(&self) -> Option<(Duration, String)> {
-        let stored = StoredFailures::read(&Folder::at(&self.folder)).filter(|stored| stored.concern(self))?;
-        stored.left(now()).map(|left| (left, stored.last))
     }
 
     /// The SHA-256 digest, in hexadecimal, of the options beside names and directory on which the success of an order depends.

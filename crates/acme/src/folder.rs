@@ -143,7 +143,7 @@ impl Folder {
         fs::metadata(self.file(name)).ok().and_then(|found| u64::try_from(found.mtime()).ok())
     }
 
-    /// What to say of a file with a secret that others than its owner can read.
+    /// The warning about a file with a secret that others than its owner can read; `None` for others.
     pub(crate) fn flaw(&self, name: &str) -> Option<String> {
         let path = self.file(name);
         let mode = fs::metadata(&path).ok()?.mode() & 0o7777;

@@ -317,7 +317,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
 mod tests {
     use super::*;
     use crate::config::{AcmeConfig, LETS_ENCRYPT};
-    use crate::leaf;
+    use crate::{Report, leaf};
 
     /// The renewal of a certificate of a year for one name, by a process that has just started.
     fn start(acme: &Acme) -> Keeping<'_, impl FnMut() -> Result<(), String>> {
@@ -342,7 +342,7 @@ mod tests {
         assert!(matches!(start(&acme).plan.next(now()), Next::Wait(_)));
         let why = acme.status().unreadiness().unwrap();
         assert!(why.contains("says: no; the next attempt is in ") && why.ends_with(" seconds"), "{why}");
-        let (left, why) = config.pause().unwrap();
+        let (left, why) = Report::pause(config).unwrap();
         assert!(left.as_secs() > 900 && why.ends_with("no"), "{left:?} {why}");
         let mended = || config.clone();
         let binding = |id: &str, key: &str| crate::AccountBinding::new(id, key).unwrap();
@@ -355,7 +355,7 @@ mod tests {
             mended().with_challenges(true, true),
             mended().with_directory("https://localhost/dir").unwrap(),
         ] {
-            assert_eq!(other.pause(), None, "{other:?}");
+            assert_eq!(Report::pause(&other), None, "{other:?}");
             let stored = StoredFailures::new(&other, (3, until), String::new());
             assert!(stored.concern(&other) && !stored.concern(config));
         }

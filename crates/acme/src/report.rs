@@ -1,3 +1,5 @@
+use crate::clock::now;
+use crate::config::AcmeConfig;
 use crate::failures::StoredFailures;
 use crate::folder::Folder;
 use crate::leaf::Leaf;
@@ -5,6 +7,7 @@ use crate::order::{CERTIFICATE, ORDER};
 use crate::plan::Time;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The state of a folder of certificates, for operators. Nothing in the folder changes.
 #[derive(Clone, Debug)]
@@ -62,13 +65,19 @@ impl Report {
             is_kept: folder.is_locked(),
         })
     }
+
+    /// The time that a server with this configuration would wait now before it orders, and the failure for which it would;
+    /// `None` if it would not wait.
+    #[must_use]
+    pub fn pause(config: &AcmeConfig) -> Option<(Duration, String)> {
+        let stored = StoredFailures::read(&Folder::at(&config.folder)).filter(|stored| stored.concern(config))?;
+        stored.left(now()).map(|left| (left, stored.last))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::now;
-    use crate::config::AcmeConfig;
     use crate::{Acme, leaf};
 
     #[test]

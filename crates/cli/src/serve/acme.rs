@@ -122,7 +122,7 @@ impl AcmeArguments {
         let report = Report::of(&folder)
             .map_err(|error| Failure::usage(format!("--acme-folder: cannot read {shown}: {error}")))?;
         refuse_unstapled(&report, engine, &folder)?;
-        if let Some((left, last)) = config.pause() {
+        if let Some((left, last)) = Report::pause(&config) {
             let left = left.as_secs();
             output::note(format_args!(
                 "--acme: a server waits {left} seconds before its next order; remove {shown}/failures.json to order at once. \
