@@ -1,14 +1,19 @@
 //! The application of a run, and what the oracle knows of it.
 
+use crate::faults::{Counts, Faults};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tautline_feed::{Book, Channel, Listener, Notice, Side, SymbolId, Time, Trade};
-use tautline_venue::{Fault, Kind, Planted, Traded};
+use tautline_feed::{Book, Channel, Fault as Sign, LinkId, Listener, Notice, Side, SymbolId, Time, Trade};
+use tautline_venue::{Fault, Kind, Traded};
 
 /// The application, and what the oracle knows of it.
 pub(crate) struct Eyes {
     pub(crate) kind: Kind,
-    pub(crate) planted: Vec<Planted>,
+    pub(crate) faults: Faults,
+    /// The message that the feed is receiving: its connection, and its place among those to all clients.
+    pub(crate) message: Option<(LinkId, usize)>,
+    /// The copies of books, by connection and symbol, that are up to date. Binance's have one for all connections.
+    pub(crate) copies: BTreeSet<(u32, usize)>,
     pub(crate) heard: Vec<[Time; 2]>,
     pub(crate) trades: Vec<BTreeMap<u64, Traded>>,
     pub(crate) got: Vec<BTreeSet<u64>>,
@@ -19,10 +24,12 @@ pub(crate) struct Eyes {
 }
 
 impl Eyes {
-    pub(crate) fn new(kind: Kind, symbols: usize) -> Self {
+    pub(crate) fn new(kind: Kind, symbols: usize, patience: Duration) -> Self {
         Self {
             kind,
-            planted: Vec::new(),
+            faults: Faults::new(kind, patience),
+            message: None,
+            copies: BTreeSet::new(),
             heard: vec![[Time::ZERO; 2]; symbols],
             trades: vec![BTreeMap::new(); symbols],
             got: vec![BTreeSet::new(); symbols],
@@ -33,13 +40,19 @@ impl Eyes {
         }
     }
 
-    /// A sign of faults that a symbol, or a connection, has had.
-    fn find(&mut self, found: impl Fn(&Planted) -> bool) {
-        let count = &mut self.report.found;
-        self.planted.retain(|planted| {
-            let is = found(planted);
-            count[planted.fault as usize] += u64::from(is);
-            !is
+    /// A book was given up for this reason.
+    fn on_broken(&mut self, symbol: SymbolId, sign: Sign) {
+        let message = self.message;
+        self.faults.find(|open| {
+            let is_of_book = open.planted.symbol == symbol.index() && open.planted.fault != Fault::Forgotten;
+            is_of_book
+                && match sign {
+                    Sign::Gap { expected, got } if self.kind == Kind::Binance => {
+                        (expected..got).contains(&open.planted.last)
+                    }
+                    Sign::Checksum { .. } | Sign::Crossed { .. } => message.is_some_and(|one| open.is_shown_by(one)),
+                    _ => false,
+                }
         });
     }
 }
@@ -68,27 +81,37 @@ impl Listener for Eyes {
         if !matches!(notice, Notice::Second { .. }) {
             self.trail.push(format!("{now:?} {notice:?}"));
         }
-        let of_book = |planted: &Planted| planted.fault != Fault::Forgotten;
         match notice {
-            Notice::Rebuilding { symbol, .. } => {
+            Notice::Rebuilding { symbol, fault } => {
                 assert!(std::mem::replace(&mut self.live[symbol.index()], false));
-                self.find(|planted| planted.symbol == symbol.index() && of_book(planted));
+                self.on_broken(symbol, fault);
+                self.copies.retain(|(_, one)| *one != symbol.index());
                 self.report.rebuilt += 1;
             }
-            Notice::CopyRebuilding { symbol, link, .. } => {
-                let is = |planted: &Planted| planted.symbol == symbol.index() && planted.link == link.number();
-                self.find(|planted| is(planted) && of_book(planted));
+            Notice::CopyRebuilding { symbol, link, fault } => {
+                self.on_broken(symbol, fault);
+                self.copies.remove(&(link.number(), symbol.index()));
             }
             Notice::Live { symbol } => {
                 assert!(!std::mem::replace(&mut self.live[symbol.index()], true));
             }
             Notice::MissingMessages { link, .. } => {
-                self.find(|planted| planted.link == link.number() && of_book(planted));
+                let message = self.message.expect("a message is received");
+                assert_eq!(message.0, link);
+                self.faults.find(|open| open.is_change() && open.is_shown_by(message));
             }
             Notice::Unconfirmed { symbol, channel, link } | Notice::Stale { symbol, channel, link, .. } => {
-                let is = |planted: &Planted| planted.symbol == symbol.index() && planted.link == link.number();
-                let is_book = channel == Channel::Book;
-                self.find(|planted| is(planted) && planted.fault == Fault::Forgotten && planted.is_book == is_book);
+                let stream = (link.number(), symbol.index(), channel == Channel::Book);
+                self.faults.find(|open| {
+                    let planted = &open.planted;
+                    planted.fault == Fault::Forgotten && (planted.link, planted.symbol, planted.is_book) == stream
+                });
+                if matches!(notice, Notice::Stale { .. }) {
+                    self.faults.was_stale(stream);
+                }
+                if stream.2 {
+                    self.copies.remove(&(stream.0, stream.1));
+                }
             }
             Notice::MissingTrades { symbol, numbers } => {
                 assert_ne!(self.kind, Kind::Coinbase);
@@ -112,10 +135,7 @@ impl Listener for Eyes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) checks: u64,
-    /// Faults by kind that the feed could find, and those that it has found. The others ended with their connection, or had no
-    /// effect.
-    pub(crate) planted: [u64; 4],
-    pub(crate) found: [u64; 4],
+    pub(crate) faults: Counts,
     pub(crate) replaced: u64,
     pub(crate) rebuilt: u64,
     pub(crate) second: u64,
@@ -131,9 +151,6 @@ impl Report {
         self.second += other.second;
         self.missing += other.missing;
         self.trades += other.trades;
-        for kind in 0..4 {
-            self.planted[kind] += other.planted[kind];
-            self.found[kind] += other.found[kind];
-        }
+        self.faults.add(&other.faults);
     }
 }

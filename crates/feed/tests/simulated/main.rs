@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod eyes;
+mod faults;
 mod world;
 
 use eyes::Report;
@@ -26,12 +27,14 @@ fn run_seeds(kind: Kind) {
     for seed in 1..=seeds() {
         sum.add(&world::run(ten_minutes(kind, seed)));
     }
-    println!("{kind:?}: {} seeds, {sum:?}", seeds());
+    println!("{kind:?}: {} seeds, {sum:?}\n{}", seeds(), sum.faults);
+    sum.faults.check(kind);
     // The faults and the rotation did happen.
     assert!(sum.checks > 1000 * seeds() && sum.rebuilt > seeds() && sum.replaced > 3 * seeds(), "{sum:?}");
     assert!(sum.trades > 0 && sum.second > 0, "{sum:?}");
     let most = if kind == Kind::Kraken { 4 } else { 2 };
-    assert!(sum.found[..most].iter().sum::<u64>() > seeds() && sum.found[3] > 0, "{sum:?}");
+    let found = &sum.faults.found;
+    assert!(found[..most].iter().sum::<u64>() > seeds() && found[3] > 0, "{sum:?}");
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn connections_of_a_day_are_replaced_before_the_venue_ends_them() {
         let (step, has_faults) = (20 * SECOND, false);
         let run = Run { time: day * 11 / 10, symbols: 2, step, life: day, has_faults, ..ten_minutes(kind, 1) };
         let report = world::run(run);
-        assert_eq!((report.missing, report.planted), (0, [0; 4]), "{report:?}");
+        assert_eq!((report.missing, report.faults.planted), (0, [0; 4]), "{report:?}");
         // Each book is built once, and never again.
         assert!(report.replaced > 0 && report.rebuilt == 0, "{report:?}");
     }

@@ -1,6 +1,7 @@
 //! A feed and a venue in virtual time, and an oracle that compares them.
 
 use crate::eyes::{Eyes, Report};
+use crate::faults::{Arrival, Open};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tautline_feed::{
     Action, Binance, Book, Channel, Coinbase, Feed, FeedConfig, FetchId, Kraken, LinkId, Scale, Side, SymbolId, Time,
 };
 use tautline_measure::SplitMix;
-use tautline_venue::{Access, Answer, End, Fault, Kind, Mark, Out, Payload, Planted, Quote, Setup, State, Venue};
+use tautline_venue::{Access, Answer, End, Kind, Mark, Out, Payload, Quote, Setup, State, Venue};
 
 /// Microseconds.
 pub(crate) type Micros = u64;
@@ -52,6 +53,8 @@ struct World {
     queued: u64,
     /// Messages to the client.
     letters: Vec<Option<(u32, String, Mark)>>,
+    /// The last update of each book that a connection was sent.
+    sent: BTreeMap<(u32, usize), u64>,
     /// When the last message to each connection arrives: later ones do not pass it.
     busy_until: BTreeMap<u32, Micros>,
     random: SplitMix,
@@ -75,6 +78,7 @@ pub(crate) fn run(run: Run) -> Report {
     config.longest_wait = Duration::from_secs(5);
     config.fetch_within = Duration::from_secs(3);
     config.overlap = Duration::from_secs(2);
+    let eyes = Eyes::new(run.kind, run.symbols, config.stale_after);
     let mut feed = match run.kind {
         Kind::Binance => Feed::new(Binance::new(), config),
         Kind::Coinbase => Feed::new(Coinbase::new(), config),
@@ -90,10 +94,10 @@ pub(crate) fn run(run: Run) -> Report {
         feed.subscribe(*symbol, Channel::Trades, Time::ZERO);
         feed.subscribe(*symbol, Channel::Book, Time::ZERO);
     }
-    let eyes = Eyes::new(run.kind, run.symbols);
     let (queue, letters, known, open) = (BinaryHeap::new(), Vec::new(), BTreeMap::new(), BTreeSet::new());
-    let busy_until = BTreeMap::new();
-    World { run, now: 0, feed, symbols, venue, eyes, queue, queued: 0, letters, busy_until, random, known, open }.go()
+    let (sent, busy_until, queued) = (BTreeMap::new(), BTreeMap::new(), 0);
+    World { run, now: 0, feed, symbols, venue, eyes, queue, queued, letters, sent, busy_until, random, known, open }
+        .go()
 }
 
 impl World {
@@ -132,7 +136,7 @@ impl World {
             self.act();
         }
         self.judge();
-        self.eyes.report
+        Report { faults: self.eyes.faults.counts, ..self.eyes.report }
     }
 
     fn happen(&mut self, event: Event) {
@@ -165,11 +169,13 @@ impl World {
                 }
             }
             Event::Fetched(fetch, symbol, last, body) => {
+                let was_live = self.feed.book(self.symbols[symbol]).is_some();
                 let result = if last.is_some() { Ok(body.as_bytes()) } else { Err(&*body) };
                 self.feed.fetched(fetch, result, now, &mut self.eyes);
                 if let Some(last) = last {
                     self.learn(0, symbol, last);
                     self.check(symbol);
+                    self.eyes.faults.refresh(symbol, last, was_live);
                 }
             }
             Event::Step(symbol) => {
@@ -188,8 +194,10 @@ impl World {
             Event::Tick => self.tick(),
         }
         for planted in self.venue.take_planted() {
-            self.eyes.report.planted[planted.fault as usize] += 1;
-            self.eyes.planted.push(planted);
+            // The book as the client has it, without the change that is lost or late.
+            let last = self.sent.get(&(planted.link, planted.symbol)).copied();
+            let before = last.and_then(|last| self.market(planted.symbol).at(last)).cloned().unwrap_or_default();
+            self.eyes.faults.plant(planted, self.letters.len(), before);
         }
     }
 
@@ -207,7 +215,7 @@ impl World {
         let carriers: BTreeSet<u32> = self.feed.links_of(id, Channel::Book).map(LinkId::number).collect();
         // With numbers of updates, another connection covers what one has lost.
         let is_covered = self.run.kind == Kind::Binance && carriers.len() > 1;
-        let is_open = self.eyes.planted.iter().any(|planted| planted.symbol == symbol);
+        let is_open = self.eyes.faults.open.iter().any(|open| open.planted.symbol == symbol);
         if self.feed.book(id).is_none() || is_covered || is_open { BTreeSet::new() } else { carriers }
     }
 
@@ -225,14 +233,16 @@ impl World {
         }
         // A patience of ten seconds doubles if the venue forgets a subscription again.
         let longest = Duration::from_micros(45 * SECOND + self.run.step * 60);
-        let old = self.eyes.planted.iter().find(|planted| now - planted.at > longest);
+        let old = self.eyes.faults.open.iter().find(|open| now - open.planted.at > longest);
         assert!(old.is_none(), "{old:?} was not found at {}; {:?}; {:#?}", self.now, self.run, self.eyes.trail);
         assert_eq!(self.venue.bans(), 0, "{:?}", self.run);
         self.at(self.now + SECOND, Event::Tick);
     }
 
     fn forget(&mut self, link: u32) {
-        self.eyes.planted.retain(|planted| planted.link != link);
+        let missed = self.eyes.faults.end(link, self.time());
+        self.assert_none(missed.as_ref());
+        self.eyes.copies.retain(|(one, _)| *one != link);
         self.known.retain(|(one, _), _| *one != link);
     }
 
@@ -251,30 +261,37 @@ impl World {
         }
         let Some(id) = self.feed.links().find(|id| id.number() == link) else { return };
         let now = self.time();
-        if let Mark::Depth { symbol, last, .. } = mark {
-            // A book that is rebuilt anyway shows no further fault.
-            if self.feed.book(self.symbols[symbol]).is_none() {
-                let is = |planted: &Planted| planted.symbol == symbol && planted.fault != Fault::Forgotten;
-                self.eyes.planted.retain(|planted| !is(planted));
+        let mut was_live = false;
+        if let Mark::Depth { symbol, last, is_snapshot } = mark {
+            was_live = self.is_live(link, symbol);
+            if is_snapshot {
+                self.eyes.copies.insert((link, symbol));
             }
             self.learn(link, symbol, last);
-            self.feed.received(id, text.as_bytes(), now, &mut self.eyes);
-            self.check(symbol);
-            if self.run.kind == Kind::Binance {
-                // It has changed its place with a message that is no change of this book.
-                let is = |planted: &Planted| planted.symbol == symbol && planted.link == link && planted.last <= last;
-                self.eyes.planted.retain(|planted| !is(planted) || planted.fault != Fault::Swapped);
-            }
-            if self.run.kind == Kind::Kraken {
-                // A lost change that a later one has undone does no harm, and the book was compared.
-                let is = |planted: &Planted| planted.symbol == symbol && planted.link == link;
-                self.eyes
-                    .planted
-                    .retain(|planted| !is(planted) || matches!(planted.fault, Fault::Forgotten | Fault::Checksum));
-            }
-        } else {
-            self.feed.received(id, text.as_bytes(), now, &mut self.eyes);
         }
+        self.eyes.message = Some((id, letter));
+        self.feed.received(id, text.as_bytes(), now, &mut self.eyes);
+        self.eyes.message = None;
+        let mut is_live = false;
+        if let Mark::Depth { symbol, .. } = mark {
+            is_live = self.is_live(link, symbol);
+            self.check(symbol);
+        }
+        let arrival = Arrival { link, letter, mark, text: &text, was_live, is_live };
+        let missed = self.eyes.faults.weigh(&arrival, &self.venue);
+        self.assert_none(missed.as_ref());
+    }
+
+    /// Whether the copy of a book that a connection changes is up to date.
+    fn is_live(&self, link: u32, symbol: usize) -> bool {
+        match self.run.kind {
+            Kind::Binance => self.feed.book(self.symbols[symbol]).is_some(),
+            Kind::Coinbase | Kind::Kraken => self.eyes.copies.contains(&(link, symbol)),
+        }
+    }
+
+    fn assert_none(&self, missed: Option<&Open>) {
+        assert!(missed.is_none(), "{missed:?} was missed at {}; {:?}; {:#?}", self.now, self.run, self.eyes.trail);
     }
 
     /// The book is that of the venue at an update that has come, or is being rebuilt.
@@ -324,6 +341,10 @@ impl World {
                     let busy = self.busy_until.entry(link).or_default();
                     *busy = (self.now + latency).max(*busy + 1);
                     let at = *busy;
+                    if let Mark::Depth { symbol, last, .. } = mark {
+                        let sent = self.sent.entry((link, symbol)).or_default();
+                        *sent = last.max(*sent);
+                    }
                     self.letters.push(Some((link, text, mark)));
                     self.at(at, Event::ToClient(self.letters.len() - 1));
                 }
@@ -361,7 +382,9 @@ impl World {
                 assert!(lost.is_empty(), "{lost:?} of {symbol} are lost; {:?}", self.run);
             }
         }
-        assert!(self.eyes.planted.is_empty(), "{:?} were not found; {:?}", self.eyes.planted, self.run);
+        let open = &self.eyes.faults.open;
+        assert!(open.is_empty(), "{open:?} were not found; {:?}", self.run);
+        self.eyes.faults.counts.check(self.run.kind);
     }
 }
 
