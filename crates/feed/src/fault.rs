@@ -17,6 +17,13 @@ pub enum Fault {
         /// The number that came.
         got: u64,
     },
+    /// Updates were old for long: the venue has begun its numbers anew, or has sent one far ahead.
+    Backwards {
+        /// The number that had to follow.
+        expected: u64,
+        /// The number that came last.
+        got: u64,
+    },
     /// The venue's checksum is not that of the book.
     Checksum {
         /// The venue's.
@@ -49,6 +56,9 @@ impl fmt::Display for Fault {
         match self {
             Self::Lost => f.write_str("its connection was lost"),
             Self::Gap { expected, got } => write!(f, "update {expected} had to follow, and {got} came"),
+            Self::Backwards { expected, got } => {
+                write!(f, "the venue's numbers went backwards: update {expected} had to follow, and {got} came")
+            }
             Self::Checksum { venue, ours } => write!(f, "the venue's checksum is {venue}, that of the book {ours}"),
             Self::Crossed { bid, ask } => write!(f, "the best bid of {bid} ticks is not below the offer of {ask}"),
             Self::Negative { price, quantity } => write!(f, "a level has {quantity} lots at {price} ticks"),

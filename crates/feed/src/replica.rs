@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 
 /// Most levels of changes that wait for a snapshot or for missing changes.
 const MOST_LEVELS: usize = 200_000;
+/// Old changes in a row after which the venue has begun its numbers anew. A connection that is late brings fewer.
+const MOST_OLD: u32 = 128;
+/// Snapshots in a row that are older than the changes, after which the changes are not believed.
+const MOST_TOO_OLD: u32 = 4;
 
 /// How a venue lets its clients notice that changes are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +34,8 @@ pub(crate) enum Outcome {
     Ignored,
     /// It is kept until what is missing has come.
     Held,
-    /// The snapshot ends before the changes that are kept begin: a later one is needed.
+    /// The snapshot ends before the changes that are kept begin: a later one is needed. After a few such snapshots in a row, the
+    /// changes are dropped, and numbers begin anew.
     TooOld,
     /// The book cannot be trusted: it waits for a snapshot now.
     Broken(Fault),
@@ -68,6 +73,10 @@ pub(crate) struct Replica {
     /// Changes that wait, by their first number.
     held: VecDeque<Held>,
     held_levels: usize,
+    /// Old changes in a row.
+    old: u32,
+    /// Snapshots that were too old, in a row.
+    too_old: u32,
 }
 
 #[derive(Debug)]
@@ -80,7 +89,7 @@ struct Held {
 impl Replica {
     pub(crate) fn new(book: Book, sequence: Sequence, learns: bool, checksum: Option<fn(&Book) -> u32>) -> Self {
         let held = VecDeque::new();
-        Self { book, sequence, learns, checksum, state: State::Empty, last: 0, held, held_levels: 0 }
+        Self { book, sequence, learns, checksum, state: State::Empty, last: 0, held, held_levels: 0, old: 0, too_old: 0 }
     }
 
     /// The book, if it is up to date.
@@ -108,7 +117,7 @@ impl Replica {
     /// The update that has to come next, and the one that has come instead.
     pub(crate) fn gap(&self) -> Fault {
         let got = self.held.front().map_or(0, |held| held.first);
-        if got == 0 { Fault::Lost } else { Fault::Gap { expected: self.last + 1, got } }
+        if got == 0 { Fault::Lost } else { Fault::Gap { expected: self.last.saturating_add(1), got } }
     }
 
     /// No connection brings changes any more.
@@ -127,6 +136,29 @@ impl Replica {
         self.state = State::Empty;
     }
 
+    /// Gives the book up, and all numbers so far: the next ones are the first.
+    fn restart(&mut self) {
+        self.reset();
+        self.forget();
+        (self.last, self.old, self.too_old) = (0, 0, 0);
+    }
+
+    fn forget(&mut self) {
+        self.held.clear();
+        self.held_levels = 0;
+    }
+
+    /// A change is older than the book.
+    fn on_old(&mut self, depth: &Depth<'_>, expected: u64) -> Outcome {
+        self.old += 1;
+        if self.old < MOST_OLD {
+            return Outcome::Ignored;
+        }
+        self.restart();
+        self.hold(depth);
+        Outcome::Broken(Fault::Backwards { expected, got: depth.last })
+    }
+
     /// A snapshot or a change has come.
     #[inline]
     pub(crate) fn on_depth(&mut self, depth: &Depth<'_>, now: Time) -> Outcome {
@@ -136,10 +168,13 @@ impl Replica {
         if self.sequence != Sequence::Updates {
             return if self.state == State::Live { self.apply(depth.levels, depth.checksum) } else { Outcome::Ignored };
         }
-        let next = self.last + 1;
+        let next = self.last.saturating_add(1);
+        if self.state != State::Empty && depth.last < next {
+            return self.on_old(depth, next);
+        }
+        self.old = 0;
         match self.state {
             State::Empty => self.hold(depth),
-            _ if depth.last < next => Outcome::Ignored,
             _ if depth.first > next => {
                 if self.state == State::Live {
                     self.state = State::Behind { since: now };
@@ -167,8 +202,12 @@ impl Replica {
             }
             // The oldest change that the snapshot lacks has to be its successor.
             let too_old = self.state != State::Empty && depth.last < self.last
-                || self.held.iter().find(|held| held.last > depth.last).is_some_and(|held| held.first > depth.last + 1);
+                || self.held.iter().find(|held| held.last > depth.last).is_some_and(|held| held.first > depth.last.saturating_add(1));
             if too_old {
+                self.too_old += 1;
+                if self.too_old == MOST_TOO_OLD {
+                    self.restart();
+                }
                 return Outcome::TooOld;
             }
         }
@@ -198,7 +237,7 @@ impl Replica {
     /// Applies the changes that waited and follow now.
     fn catch_up(&mut self, now: Time) -> Outcome {
         while let Some(held) = self.held.pop_front() {
-            if held.first > self.last + 1 {
+            if held.first > self.last.saturating_add(1) {
                 // It is no later than the gap before: its time goes on.
                 if !matches!(self.state, State::Behind { .. }) {
                     self.state = State::Behind { since: now };
@@ -215,6 +254,7 @@ impl Replica {
             }
         }
         self.state = State::Live;
+        self.too_old = 0;
         Outcome::Applied
     }
 
@@ -247,8 +287,7 @@ impl Replica {
         self.held_levels += depth.levels.len();
         self.held.insert(at, Held { first: depth.first, last: depth.last, levels: depth.levels.into() });
         if self.held_levels + self.held.len() > MOST_LEVELS {
-            self.held.clear();
-            self.held_levels = 0;
+            self.forget();
             self.reset();
             return Outcome::Broken(Fault::Overflow);
         }

@@ -222,7 +222,12 @@ impl Core {
         let Content::Book(shown) = &mut self.streams[at].content else { return };
         let Some(shared) = &mut shown.shared else { return };
         match shared.on_depth(depth, now) {
-            Outcome::TooOld | Outcome::Broken(_) => shown.fail(now, &self.config, &mut self.random),
+            Outcome::TooOld => {
+                shown.fail(now, &self.config, &mut self.random);
+                let (symbol, reason) = (self.streams[at].symbol, "it is older than the changes that have come");
+                listener.on_notice(Notice::SnapshotFailed { symbol, reason }, now);
+            }
+            Outcome::Broken(_) => shown.fail(now, &self.config, &mut self.random),
             Outcome::Held => {
                 // More updates are missing behind the snapshot.
                 shown.fail(now, &self.config, &mut self.random);

@@ -183,3 +183,39 @@ fn changes_that_wait_are_bounded() {
     }
     assert_eq!(broken, 4);
 }
+
+#[test]
+fn a_venue_whose_numbers_go_backwards_is_followed() {
+    // It begins anew, or has sent one change far ahead.
+    for ahead in [1_000_000, 1 << 62] {
+        let mut replica = replica(Sequence::Updates);
+        replica.on_depth(&depth(true, 0, 0, &[]), NOW);
+        assert_eq!(replica.on_depth(&depth(false, 1, ahead, &[updated(1)]), NOW), Outcome::Applied);
+        let mut next = 1..;
+        let mut come = |replica: &mut Replica| {
+            let number = next.next().unwrap();
+            replica.on_depth(&depth(false, number, number, &[updated(number)]), NOW)
+        };
+        for _ in 1..super::MOST_OLD {
+            assert_eq!(come(&mut replica), Outcome::Ignored);
+        }
+        let fault = Fault::Backwards { expected: ahead + 1, got: super::MOST_OLD.into() };
+        assert_eq!(come(&mut replica), Outcome::Broken(fault));
+        assert!(replica.is_empty());
+        assert_eq!(come(&mut replica), Outcome::Held);
+        assert_eq!(replica.on_depth(&depth(true, 0, 128, &book_at(128)), NOW), Outcome::Applied);
+        assert_eq!(replica.book(), Some(&expected(129)));
+    }
+}
+
+#[test]
+fn changes_that_all_snapshots_are_too_old_for_are_dropped() {
+    let mut replica = replica(Sequence::Updates);
+    assert_eq!(replica.on_depth(&depth(false, 1 << 62, 1 << 62, &[updated(1)]), NOW), Outcome::Held);
+    for number in 20..24 {
+        assert_eq!(replica.on_depth(&depth(true, 0, number, &book_at(number)), NOW), Outcome::TooOld);
+    }
+    assert_eq!(replica.on_depth(&depth(false, 24, 24, &[updated(24)]), NOW), Outcome::Held);
+    assert_eq!(replica.on_depth(&depth(true, 0, 23, &book_at(23)), NOW), Outcome::Applied);
+    assert_eq!(replica.book(), Some(&expected(24)));
+}

@@ -319,7 +319,7 @@ fn a_gap_of_a_book_is_mended_by_a_snapshot_that_is_late_enough() {
     play.pass(1000);
     assert_eq!(play.done(), ["fetch 0"], "the first was too old");
     snapshot(&mut play, Ok("snapshot S0 0 13 bid 100 13"));
-    assert_eq!(play.seen(), ["live 0", "book 0 15"]);
+    assert_eq!(play.seen(), ["failed 0 it is older than the changes that have come", "live 0", "book 0 15"]);
     play.pass(1000);
     assert_eq!(play.done(), [""; 0]);
 }
