@@ -52,7 +52,7 @@ type Fetched = (FetchId, Result<Vec<u8>, String>);
 /// client.run(Connector::new(feed, Print).with_fetch(get))?;
 /// # Ok::<(), tautline::Error>(())
 /// ```
-pub struct Connector<L> {
+pub struct Connector<L: Listener> {
     feed: Feed,
     listener: L,
     start: Instant,
@@ -113,7 +113,7 @@ impl<L: Listener + 'static> Connector<L> {
     }
 
     /// Records all that comes and goes, for a [`Player`](crate::Player). Changes by [`with_feed`](Self::with_feed) are not
-    /// recorded.
+    /// recorded. The listener gets [`Notice::Unrecorded`](crate::Notice::Unrecorded) if events cannot be written.
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.journal = Journal::begin(recorder, self.start);
@@ -217,6 +217,9 @@ impl<L: Listener + 'static> Connector<L> {
     fn handle_timeout(&mut self) {
         let now = self.start.elapsed();
         self.journal.timeout(now);
+        if let Some(loss) = self.journal.first_loss() {
+            self.listener.on_notice(loss, now);
+        }
         self.feed.handle_timeout(now, &mut self.listener);
     }
 }
@@ -310,7 +313,16 @@ impl<L: Listener + 'static> Handler for Connector<L> {
     }
 }
 
-impl<L> fmt::Debug for Connector<L> {
+impl<L: Listener> Drop for Connector<L> {
+    /// Ends the recording.
+    fn drop(&mut self) {
+        if let Some(loss) = self.journal.end() {
+            self.listener.on_notice(loss, self.start.elapsed());
+        }
+    }
+}
+
+impl<L: Listener> fmt::Debug for Connector<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connector").field("feed", &self.feed).field("open", &self.open).finish_non_exhaustive()
     }

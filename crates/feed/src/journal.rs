@@ -2,7 +2,8 @@
 
 use crate::Time;
 use crate::ids::{FetchId, LinkId};
-use crate::record::{Direction, Event, Kind, Recorder};
+use crate::notice::Notice;
+use crate::record::{Direction, Event, Kind, Recorder, Status};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tautline::Message;
 
@@ -19,20 +20,22 @@ pub(crate) const FAILED: Kind = Kind::Other(10);
 #[derive(Debug)]
 pub(crate) struct Journal {
     recorder: Option<Recorder>,
+    /// A loss was told.
+    has_lost: bool,
     /// Since 1970, in nanoseconds.
     begun: u64,
 }
 
 impl Journal {
     pub(crate) const fn none() -> Self {
-        Self { recorder: None, begun: 0 }
+        Self { recorder: None, has_lost: false, begun: 0 }
     }
 
     /// Records from now on, with the times of a feed that has begun at `start`.
     pub(crate) fn begin(recorder: Recorder, start: Instant) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let begun = nanos(since.saturating_sub(start.elapsed()));
-        let mut journal = Self { recorder: Some(recorder), begun };
+        let mut journal = Self { recorder: Some(recorder), has_lost: false, begun };
         journal.note(0, Direction::In, BEGUN, b"", Time::ZERO);
         journal
     }
@@ -66,12 +69,35 @@ impl Journal {
         self.note(0, Direction::In, TIMEOUT, b"", now);
     }
 
+    /// The first loss of events, once.
+    pub(crate) fn first_loss(&mut self) -> Option<Notice<'static>> {
+        let recorder = self.recorder.as_ref().filter(|_| !self.has_lost)?;
+        let loss = loss(&recorder.status());
+        self.has_lost = loss.is_some();
+        loss
+    }
+
+    /// Ends the recording, and says how many events it lacks.
+    pub(crate) fn end(&mut self) -> Option<Notice<'static>> {
+        let recorder = self.recorder.take()?;
+        let events = recorder.status().lost.max(1);
+        match recorder.finish() {
+            Ok(status) => loss(&status),
+            Err(error) => Some(Notice::Unrecorded { events, error: Some(error.kind()) }),
+        }
+    }
+
     #[inline]
     fn note(&mut self, connection: u32, direction: Direction, kind: Kind, payload: &[u8], now: Time) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(Event { at: self.begun + nanos(now), connection, direction, kind, payload });
         }
     }
+}
+
+fn loss(status: &Status) -> Option<Notice<'static>> {
+    let Status { lost: events, error, .. } = *status;
+    (events > 0 || error.is_some()).then_some(Notice::Unrecorded { events, error })
 }
 
 fn nanos(time: Time) -> u64 {

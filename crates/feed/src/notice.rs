@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::ids::{LinkId, SymbolId};
 use crate::message::{Channel, Trade};
 use crate::venue::DecodeError;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tautline::{ConnectError, MessageTimes, SendTimes};
@@ -125,7 +126,7 @@ pub enum Notice<'a> {
         symbol: Option<SymbolId>,
         /// The connection.
         link: LinkId,
-        /// The venue's reason.
+        /// The venue's reason: its first 200 characters.
         reason: &'a str,
     },
     /// A message is not as the venue documents.
@@ -143,6 +144,14 @@ pub enum Notice<'a> {
         symbol: SymbolId,
         /// The reason.
         reason: &'a str,
+    },
+    /// Events are missing in the recording. A [`Connector`](crate::Connector) tells it when the first ones are lost, and their
+    /// whole number when it ends. A [`Player`](crate::Player) tells it where they are missing.
+    Unrecorded {
+        /// The number of events.
+        events: u64,
+        /// The last error of a write. A replay does not know it, and there is none if the disk was too slow.
+        error: Option<ErrorKind>,
     },
     /// A connection is open.
     Connected {

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::feed::Feed;
 use crate::ids::{FetchId, LinkId};
 use crate::journal::{BEGUN, FAILED, TIMEOUT};
-use crate::notice::Listener;
+use crate::notice::{Listener, Notice};
 use crate::record::{Direction, Event, Kind};
 use std::collections::VecDeque;
 
@@ -88,10 +88,15 @@ impl<L: Listener> Player<L> {
                 }
                 return true;
             }
+            Kind::Lost => {
+                let events = event.lost().unwrap_or_default();
+                listener.on_notice(Notice::Unrecorded { events, error: None }, now);
+                return true;
+            }
             _ => {}
         }
         let link = self.links.iter().find(|link| link.number() == event.connection).copied();
-        let Some(link) = link else { return event.kind == Kind::Lost };
+        let Some(link) = link else { return false };
         match event.kind {
             Kind::Opened => feed.opened(link, now, listener),
             Kind::Text | Kind::Binary => {
@@ -116,6 +121,12 @@ impl<L: Listener> Player<L> {
     /// The application's part.
     pub const fn listener(&mut self) -> &mut L {
         &mut self.listener
+    }
+
+    /// Whether the beginning of a connector's recording was played.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.begun != 0
     }
 
     /// Events of connections and fetches that the feed has not asked for.

@@ -1,9 +1,11 @@
 //! A feed over real connections: a server that speaks like a venue, and closes now and then.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
+use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tautline::{Client, CloseCode, Conn, Handler, Message, SendStage, SendTimes, Server};
+use tautline_feed::record::{Recorder, Recording, Storage};
 use tautline_feed::{
     Binance, Book, Channel, Connector, Feed, FeedConfig, Listener, Notice, Quote, Scale, Side, SymbolId, Time, Trade,
 };
@@ -182,6 +184,57 @@ fn a_feed_follows_a_venue_across_its_connections() {
     assert!(connections >= 3 && rebuilt >= 2 && trades >= 50 && bids >= 50, "{connections} {rebuilt} {trades} {bids}");
     client.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
     client.join().unwrap();
+    server.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    server.join().unwrap();
+}
+
+/// A disk that is full behind the beginning.
+struct Full(bool);
+
+impl Storage for Full {
+    fn append(&mut self, _: &[u8]) -> io::Result<()> {
+        if std::mem::replace(&mut self.0, true) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+    fn cut(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Tells what a recording lacks.
+struct Losses(Sender<(u64, Option<io::ErrorKind>)>);
+
+impl Listener for Losses {
+    fn on_notice(&mut self, notice: Notice<'_>, _: Time) {
+        if let Notice::Unrecorded { events, error } = notice {
+            let _ = self.0.send((events, error));
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_when_it_begins_and_at_the_end() {
+    let server = Server::plain().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Venue::default()).unwrap();
+    let url = format!("ws://{}/ws", server.addresses()[0]);
+    let mut feed = Feed::new(Binance::new().at(&url, "http://venue.example"), FeedConfig::default());
+    let symbol = feed.declare("BTCUSDT", Some(Scale::new(2, 0)));
+    for channel in [Channel::Trades, Channel::Book] {
+        feed.subscribe(symbol, channel, Time::ZERO);
+    }
+    let (tell, losses) = channel();
+    let mut recording = Recording::default();
+    recording.interval = Duration::from_millis(1);
+    let recorder = Recorder::with(Box::new(Full(false)), &recording).unwrap();
+    let client = Client::plain().stay();
+    let client = client.start(move |_| Connector::new(feed, Losses(tell)).with_recorder(recorder)).unwrap();
+    let (begin, error) = losses.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(begin > 0 && error == Some(io::ErrorKind::StorageFull));
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+    client.join().unwrap();
+    let (whole, error) = losses.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(whole >= begin && error == Some(io::ErrorKind::StorageFull), "{whole} after {begin}");
     server.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
     server.join().unwrap();
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tautline_feed::json::Scanner;
 use tautline_feed::record::{Chunk, Direction, Event, Kind, PREAMBLE, Pace, Replay, Sealer};
 use tautline_feed::{
-    Action, Binance, Book, Channel, Feed, FeedConfig, FetchId, LinkId, Listener, Notice, Scale, Side, SymbolId, Time,
-    Trade,
+    Action, Binance, Book, Channel, Feed, FeedConfig, FetchId, LinkId, Listener, Notice, Player, Scale, Side, SymbolId,
+    Time, Trade,
 };
 
 /// All that the application sees, with its times.
@@ -182,4 +182,13 @@ fn a_replay_shows_what_was_seen_live() {
     assert!(driver.sent.is_empty());
     // Three seconds and some milliseconds, a thousand times as fast.
     assert!((3..4).contains(&due.as_millis()), "{due:?}");
+}
+
+#[test]
+fn a_replay_says_where_records_are_missing() {
+    let mut player = Player::new(Feed::new(Binance::new(), FeedConfig::default()), Log::default());
+    let payload = &7_u64.to_le_bytes();
+    player.play(&Event { at: 1, connection: 0, direction: Direction::In, kind: Kind::Lost, payload });
+    assert_eq!(player.listener().0, ["1ns Unrecorded { events: 7, error: None }"]);
+    assert!(player.passed() == 0 && !player.has_begun());
 }
