@@ -105,3 +105,15 @@ pub enum Message<'a> {
     /// The message only shows that the connection lives, or is of no interest.
     Alive,
 }
+
+impl Message<'_> {
+    /// Whether no number can follow that of the message.
+    pub(crate) fn is_at_end(&self) -> bool {
+        match self {
+            Self::Number(number) => *number == u64::MAX,
+            Self::Trade(trade) => trade.number == u64::MAX,
+            Self::Depth(depth) => depth.first.max(depth.last) == u64::MAX,
+            _ => false,
+        }
+    }
+}

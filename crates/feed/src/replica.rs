@@ -89,7 +89,18 @@ struct Held {
 impl Replica {
     pub(crate) fn new(book: Book, sequence: Sequence, learns: bool, checksum: Option<fn(&Book) -> u32>) -> Self {
         let held = VecDeque::new();
-        Self { book, sequence, learns, checksum, state: State::Empty, last: 0, held, held_levels: 0, old: 0, too_old: 0 }
+        Self {
+            book,
+            sequence,
+            learns,
+            checksum,
+            state: State::Empty,
+            last: 0,
+            held,
+            held_levels: 0,
+            old: 0,
+            too_old: 0,
+        }
     }
 
     /// The book, if it is up to date.
@@ -202,7 +213,11 @@ impl Replica {
             }
             // The oldest change that the snapshot lacks has to be its successor.
             let too_old = self.state != State::Empty && depth.last < self.last
-                || self.held.iter().find(|held| held.last > depth.last).is_some_and(|held| held.first > depth.last.saturating_add(1));
+                || self
+                    .held
+                    .iter()
+                    .find(|held| held.last > depth.last)
+                    .is_some_and(|held| held.first > depth.last.saturating_add(1));
             if too_old {
                 self.too_old += 1;
                 if self.too_old == MOST_TOO_OLD {

@@ -17,7 +17,7 @@ use crate::names::Names;
 use crate::notice::{Listener, Notice};
 use crate::outbox::{Class, Full, Letter};
 use crate::rate::Bucket;
-use crate::venue::Venue;
+use crate::venue::{DecodeError, Venue};
 use core::{Content, Core};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -122,8 +122,17 @@ impl Feed {
         let Self { venue, levels, core } = self;
         let Some(open) = core.link(link) else { return };
         open.heard = now;
-        let mut sink = |message: Message<'_>| core.on_message(link, &message, now, listener);
-        if let Err(error) = venue.decode(message, levels, &mut sink) {
+        let mut is_at_end = false;
+        let mut sink = |part: Message<'_>| {
+            // What comes behind a bad number is not believed either.
+            is_at_end |= part.is_at_end();
+            if !is_at_end {
+                core.on_message(link, &part, now, listener);
+            }
+        };
+        let decoded = venue.decode(message, levels, &mut sink);
+        let decoded = decoded.and(if is_at_end { Err(DecodeError::LastNumber) } else { Ok(()) });
+        if let Err(error) = decoded {
             listener.on_notice(Notice::Undecodable { link, error, message }, now);
         }
     }
@@ -138,12 +147,16 @@ impl Feed {
             Err(reason) => return core.on_snapshot_failed(at, reason, now, listener),
         };
         let symbol = core.symbols[core.streams[at].symbol.index()].name.clone();
-        let mut sink = |message: Message<'_>| {
-            if let Message::Depth(depth) = message {
+        let mut is_at_end = false;
+        let mut sink = |part: Message<'_>| {
+            is_at_end |= part.is_at_end();
+            if let (Message::Depth(depth), false) = (part, is_at_end) {
                 core.on_snapshot(at, &depth, now, listener);
             }
         };
-        if let Err(error) = venue.decode_snapshot(&symbol, body, levels, &mut sink) {
+        let decoded = venue.decode_snapshot(&symbol, body, levels, &mut sink);
+        let decoded = decoded.and(if is_at_end { Err(DecodeError::LastNumber) } else { Ok(()) });
+        if let Err(error) = decoded {
             core.on_snapshot_failed(at, &error.to_string(), now, listener);
         }
     }

@@ -13,6 +13,9 @@ use crate::tape::Offered;
 /// Bytes of the longest answer to a venue's ping.
 const MOST_ANSWER: usize = 1024;
 
+/// Characters of the longest reason of a venue that is told.
+const MOST_REASON: usize = 200;
+
 impl Core {
     /// A part of a message has come on a connection.
     #[inline]
@@ -42,7 +45,8 @@ impl Core {
             Message::Rejected { request, symbol, reason } => {
                 self.on_rejected(id, request, symbol, now);
                 let symbol = symbol.and_then(|name| self.names.get(name).copied());
-                listener.on_notice(Notice::Rejected { symbol, link: id, reason }, now);
+                let end = reason.char_indices().nth(MOST_REASON).map_or(reason.len(), |(end, _)| end);
+                listener.on_notice(Notice::Rejected { symbol, link: id, reason: &reason[..end] }, now);
             }
             Message::Ping { answer } => {
                 if let Some(link) = self.link(id).filter(|_| answer.len() <= MOST_ANSWER) {
@@ -187,7 +191,7 @@ impl Core {
     #[inline]
     fn on_number(&mut self, id: LinkId, number: u64, now: Time, listener: &mut dyn Listener) {
         let Some(link) = self.link(id) else { return };
-        let expected = link.number.replace(number + 1).unwrap_or(number);
+        let expected = link.number.replace(number.saturating_add(1)).unwrap_or(number);
         if expected != number {
             self.on_missing(id, expected, number, now, listener);
         }
@@ -197,7 +201,7 @@ impl Core {
     fn on_missing(&mut self, link: LinkId, expected: u64, got: u64, now: Time, listener: &mut dyn Listener) {
         // A number again comes from a venue that has changed their order: what follows is numbered from the highest.
         if let Some(one) = self.link(link) {
-            one.number = Some(expected.max(got + 1));
+            one.number = Some(expected.max(got.saturating_add(1)));
         }
         listener.on_notice(Notice::MissingMessages { link, expected, got }, now);
         for at in 0..self.streams.len() {

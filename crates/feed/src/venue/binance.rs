@@ -5,6 +5,7 @@ use crate::message::{Channel, Depth, Level, Message, Side, Trade};
 use crate::number::Fixed;
 use crate::rate::Rate;
 use crate::replica::Sequence;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ impl Venue for Binance {
                         json.skip()?;
                     }
                 }
-                b"msg" => fields.error = Some(json.string()?.as_str()?),
+                b"msg" => fields.error = Some(json.string()?.unescape()?),
                 b"error" => fields.error = Some(read_error(&mut json)?),
                 _ => json.skip()?,
             }
@@ -171,7 +172,7 @@ struct Fields<'a> {
     last: Option<u64>,
     id: Option<u64>,
     is_result: bool,
-    error: Option<&'a str>,
+    error: Option<Cow<'a, str>>,
 }
 
 impl Fields<'_> {
@@ -197,7 +198,7 @@ impl Fields<'_> {
                 levels,
             })),
             "serverShutdown" => sink(Message::Ending),
-            _ => match (self.error, self.id) {
+            _ => match (self.error.as_deref(), self.id) {
                 (Some(reason), request) => sink(Message::Rejected { request, symbol: None, reason }),
                 (None, Some(id)) if self.is_result => sink(Message::ConfirmedRequest(id)),
                 _ => sink(Message::Alive),
@@ -236,12 +237,12 @@ fn read_levels(json: &mut Scanner<'_>, side: Side, levels: &mut Vec<Level>) -> R
 }
 
 /// `{"code":…,"msg":"…"}`.
-fn read_error<'a>(json: &mut Scanner<'a>) -> Result<&'a str, DecodeError> {
-    let mut text = "no reason";
+fn read_error<'a>(json: &mut Scanner<'a>) -> Result<Cow<'a, str>, DecodeError> {
+    let mut text = Cow::Borrowed("no reason");
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key {
-            b"msg" => text = json.string()?.as_str()?,
+            b"msg" => text = json.string()?.unescape()?,
             _ => json.skip()?,
         }
     }

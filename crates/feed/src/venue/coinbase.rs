@@ -4,6 +4,7 @@ use crate::json::Scanner;
 use crate::message::{Channel, Depth, Level, Message, Side, Trade};
 use crate::rate::Rate;
 use crate::replica::Sequence;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ impl Venue for Coinbase {
                 b"events" if head.is_complete() => read_events(&mut json, &head, levels, sink)?,
                 b"events" => early = Some(json.raw()?),
                 b"type" => head.is_error = json.string()?.raw() == b"error",
-                b"message" => head.reason = json.string()?.as_str()?,
+                b"message" => head.reason = json.string()?.unescape()?,
                 _ => json.skip()?,
             }
         }
@@ -119,7 +120,7 @@ impl Venue for Coinbase {
             read_events(&mut Scanner::new(events), &head, levels, sink)?;
         }
         if head.is_error {
-            sink(Message::Rejected { request: None, symbol: None, reason: head.reason });
+            sink(Message::Rejected { request: None, symbol: None, reason: &head.reason });
         }
         Ok(())
     }
@@ -131,7 +132,7 @@ struct Head<'a> {
     time: u64,
     is_numbered: bool,
     is_error: bool,
-    reason: &'a str,
+    reason: Cow<'a, str>,
 }
 
 impl Head<'_> {

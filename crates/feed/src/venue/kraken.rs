@@ -5,6 +5,7 @@ use crate::json::Scanner;
 use crate::message::{Channel, Depth, Level, Message, Side, Trade};
 use crate::rate::Rate;
 use crate::replica::Sequence;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Venue for Kraken {
                 b"data" => early = Some(json.raw()?),
                 b"method" => head.method = json.string()?.raw(),
                 b"success" => head.success = Some(json.bool()?),
-                b"error" => head.reason = json.string()?.as_str()?,
+                b"error" => head.reason = json.string()?.unescape()?,
                 b"symbol" => head.symbol = Some(json.string()?.as_str()?),
                 b"req_id" => head.request = Some(json.u64()?),
                 b"result" => read_result(&mut json, &mut head)?,
@@ -132,7 +133,7 @@ impl Venue for Kraken {
         match (head.method, head.success, head.confirmed) {
             (b"subscribe", Some(true), (Some(channel), symbol)) => sink(Message::ConfirmedStream { channel, symbol }),
             (b"subscribe", Some(false), _) => {
-                sink(Message::Rejected { request: head.request, symbol: head.symbol, reason: head.reason });
+                sink(Message::Rejected { request: head.request, symbol: head.symbol, reason: &head.reason });
             }
             _ => {}
         }
@@ -151,7 +152,7 @@ struct Head<'a> {
     kind: &'a [u8],
     method: &'a [u8],
     success: Option<bool>,
-    reason: &'a str,
+    reason: Cow<'a, str>,
     symbol: Option<&'a str>,
     request: Option<u64>,
     confirmed: (Option<Channel>, &'a str),

@@ -139,6 +139,8 @@ pub enum DecodeError {
     Json(JsonError),
     /// It lacks a field, or has an unknown value in it.
     Field(&'static str),
+    /// It has the number 2^64 - 1, which none can follow.
+    LastNumber,
 }
 
 impl fmt::Display for DecodeError {
@@ -146,6 +148,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Json(error) => write!(f, "the venue's message is not as documented: {error}"),
             Self::Field(name) => write!(f, "the venue's message has no proper `{name}`"),
+            Self::LastNumber => write!(f, "the venue's message has the number {}, which none can follow", u64::MAX),
         }
     }
 }
