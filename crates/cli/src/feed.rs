@@ -41,7 +41,7 @@ Examples:
   taut feed kraken BTC/USD@trade --quiet --stages --order '{\"method\":\"ping\"}'     tick to trade
   taut feed binance btcusdt@depth --record btc.rec
   taut feed binance btcusdt@depth --replay btc.rec --speed 10
-  taut feed binance s0usdt@depth --url ws://127.0.0.1:8080/ws --snapshot-url http://127.0.0.1:8080")]
+  taut feed binance btcusdt@depth --url ws://127.0.0.1:8080/ws --snapshot-url http://127.0.0.1:8080")]
 pub(crate) struct Arguments {
     /// The venue.
     #[arg(value_name = "VENUE")]
@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "stages"])]
     replay: Option<PathBuf>,
     /// Speed of the replay: 1 is that of then, 0 is as fast as possible.
-    #[arg(long, value_name = "FACTOR", default_value_t = 0.0, requires = "replay")]
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.0, requires = "replay", value_parser = factor)]
     speed: f64,
     /// Header to add to the requests for connections, such as one with an API key. May be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
@@ -116,6 +116,11 @@ pub(crate) fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().filter(|time| (0.0..=1e9).contains(time)).map(Duration::from_secs_f64);
     time.ok_or_else(|| "write seconds, as 0.5".to_owned())
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
+    factor.ok_or_else(|| "write a factor from 0 on, as 0.5".to_owned())
 }
 
 /// A venue that pings sends something within this time.
@@ -183,13 +188,16 @@ impl Arguments {
         let client = self.stages.into_iter().fold(client.config(config).stay(), Client::stages_of_one_read_in);
         let handle = loops::start_client(client, self.stages.is_some(), Box::new(move |_| Box::new(connector)))?;
         end_on_signals(ended)?;
-        let result = self.wait(&handle, &ends);
+        let mut result = self.wait(&handle, &ends);
         handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
         stages::print(handle.join_with_stages()?);
         // The application has ended with its loop, and has told its counts.
         for end in ends.try_iter() {
             if let Ended::Tally(tally) = end {
                 self.print(&tally);
+                if tally.unrecorded > 0 && result.is_ok() {
+                    result = Err(Failure::failed(format!("the recording lacks {} events", tally.unrecorded)));
+                }
             }
         }
         result
@@ -220,10 +228,14 @@ impl Arguments {
         let mut player = Player::new(feed, self.watch(names, &ended));
         let (mut pace, begin) = (Pace::times(self.speed), Instant::now());
         let mut damage = Ok(());
+        end_on_signals(ended)?;
         loop {
             match replay.next() {
                 Ok(Some(event)) => {
-                    std::thread::sleep(pace.due(event.at).saturating_sub(begin.elapsed()));
+                    let due = pace.due(event.at);
+                    if self.rest_until(due, begin, &ends)? {
+                        break;
+                    }
                     player.play(&event);
                 }
                 Ok(None) => break,
@@ -238,9 +250,9 @@ impl Arguments {
                     }
                 }
             }
-            if let Ok(Ended::Output(failure)) = ends.try_recv() {
-                return Err(failure);
-            }
+        }
+        if damage.is_ok() && !player.has_begun() {
+            damage = Err(Failure::failed(format!("{} has no beginning of a recording of `taut feed`", path.display())));
         }
         if player.passed() > 0 {
             output::note(format_args!(
@@ -255,6 +267,16 @@ impl Arguments {
             }
         }
         damage
+    }
+
+    /// Waits until a replayed event is due, and says whether the replay ends before.
+    fn rest_until(&self, due: Duration, begin: Instant, ends: &Receiver<Ended>) -> Result<bool, Failure> {
+        let until = self.run_for.map_or(due, |end| due.min(end));
+        match ends.recv_timeout(until.saturating_sub(begin.elapsed())) {
+            Ok(Ended::Output(failure)) => Err(failure),
+            Ok(Ended::Signal) => Ok(true),
+            Ok(Ended::Tally(_)) | Err(_) => Ok(self.run_for.is_some_and(|end| begin.elapsed() >= end)),
+        }
     }
 
     /// The engine of all connections, which are of one scheme.

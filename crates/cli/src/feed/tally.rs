@@ -12,6 +12,8 @@ use tautline_lab::{ByReport, Latencies};
 pub(crate) struct Tally {
     pub(super) symbols: Vec<Symbol>,
     pub(super) links: BTreeMap<LinkId, Link>,
+    /// Events that a recording lacks.
+    pub(super) unrecorded: u64,
     pub(super) by_report: ByReport,
     /// From the card to the decision.
     pub(super) to_decision: Latencies,

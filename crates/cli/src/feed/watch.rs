@@ -121,6 +121,8 @@ impl Watch {
                 let second = self.tally.link(*second);
                 (second.second, second.behind) = (second.second + 1, second.behind + *behind);
             }
+            // The last notice has the whole number.
+            Notice::Unrecorded { events, .. } => self.tally.unrecorded = (*events).max(1),
             Notice::Connected { link } => self.tally.link(*link).connects += 1,
             Notice::Disconnected { link } => self.tally.link(*link).ends += 1,
             _ => {}
@@ -242,6 +244,11 @@ impl Listener for Watch {
                 let (link, reason) = (link.number(), printable(reason).into_owned());
                 let text = format!("connection {link}: a subscription was rejected: {reason}");
                 self.tell(now, text, || event("rejected", json!({"connection": link, "reason": reason})));
+            }
+            Notice::Unrecorded { events, error } => {
+                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+                let text = format!("the recording lacks {events} events{error}");
+                self.tell(now, &text, || event("unrecorded", json!({"events": events, "reason": text})));
             }
             Notice::Connected { link } => {
                 let link = link.number();
