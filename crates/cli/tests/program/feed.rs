@@ -144,3 +144,30 @@ fn a_venue_that_is_not_there_is_reported() {
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("write trade or depth"), "{}", wrong.err);
 }
+
+#[test]
+fn a_replay_needs_a_recording_and_a_speed() {
+    let home = Home::new();
+    std::fs::write(home.0.join("empty.rec"), b"").unwrap();
+    let replay = |speed: &str| {
+        home.run(&["feed", "binance", "btcusdt@trade", "--replay", "empty.rec", "--speed", speed])
+    };
+    let said = replay("1");
+    assert!(said.code != Some(0) && said.err.contains("no beginning of a recording"), "{}", said.err);
+    for speed in ["nan", "inf", "-1"] {
+        assert!(replay(speed).err.contains("write a factor"), "{speed}");
+    }
+}
+
+#[test]
+fn a_replay_ends_in_time() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--market-speed", "0.05"]);
+    let live = feed(&home, &server, "binance", &["btcusdt@trade", "--quiet", "--record", "a.rec"]);
+    assert_eq!(live.code, Some(0), "{}", live.err);
+    let begin = std::time::Instant::now();
+    let replay = ["feed", "binance", "btcusdt@trade", "--quiet", "--replay", "a.rec", "--speed", "0.001", "--for", "1"];
+    let said = home.run(&replay);
+    assert!(said.code == Some(0) && said.err.contains("trades"), "{}", said.err);
+    assert!(begin.elapsed().as_secs() < 1000, "it would take two hours");
+}
