@@ -19,7 +19,7 @@ impl Listener for Log {
     }
 }
 
-/// What a feed says about the messages of a connection.
+/// The notices of a feed about the messages of a connection.
 fn notices(venue: impl Venue + 'static, symbol: &str, messages: &[&str]) -> Vec<String> {
     let (mut feed, mut log) = (Feed::new(venue, FeedConfig::default()), Log::default());
     let symbol = feed.declare(symbol, None);

@@ -149,9 +149,8 @@ fn a_venue_that_is_not_there_is_reported() {
 fn a_replay_needs_a_recording_and_a_speed() {
     let home = Home::new();
     std::fs::write(home.0.join("empty.rec"), b"").unwrap();
-    let replay = |speed: &str| {
-        home.run(&["feed", "binance", "btcusdt@trade", "--replay", "empty.rec", "--speed", speed])
-    };
+    let replay =
+        |speed: &str| home.run(&["feed", "binance", "btcusdt@trade", "--replay", "empty.rec", "--speed", speed]);
     let said = replay("1");
     assert!(said.code != Some(0) && said.err.contains("no beginning of a recording"), "{}", said.err);
     for speed in ["nan", "inf", "-1"] {

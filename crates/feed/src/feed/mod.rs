@@ -124,7 +124,7 @@ impl Feed {
         open.heard = now;
         let mut is_at_end = false;
         let mut sink = |part: Message<'_>| {
-            // What comes behind a bad number is not believed either.
+            // Numbers behind a bad one are not believed either.
             is_at_end |= part.is_at_end();
             if !is_at_end {
                 core.on_message(link, &part, now, listener);
