@@ -12,6 +12,7 @@
 //! | [`frames`] | the frames of an open connection, and their visitor |
 //! | [`message`], [`queue`] | messages to send, and the policy for a peer that reads slowly |
 //! | [`cork`] | frames that are not sealed yet, and their encoder |
+//! | [`outbound`], [`wire`] | the way of messages through queue, cork and TLS session to an [outlet](wire::Outlet) |
 //! | [`config`], [`due`] | the deadlines, and which of them is next |
 //! | [`closed`], [`verdict`] | how a connection ends, and what its peer is told |
 //! | [`keys`] | mask keys and nonces |
@@ -28,6 +29,7 @@ pub mod frames;
 pub mod head;
 pub mod keys;
 pub mod message;
+pub mod outbound;
 pub mod phase;
 pub mod proxy;
 pub mod queue;
@@ -36,3 +38,4 @@ pub mod sized;
 pub mod tick;
 pub mod upgrade;
 pub mod verdict;
+pub mod wire;

@@ -1,11 +1,12 @@
 use crate::ids::{ConnId, DialId};
 use crate::link::info::{Cold, Info};
-use crate::link::outbound::Outbound;
-use crate::link::wire::Transport;
+use crate::link::outlet::DriverOutlet;
+use crate::link::phase::Transport;
 use crate::probe::MessageTimes;
 use crate::turn::shared::Shared;
 use tautline_conn::message::{Delivery, Outgoing};
-use tautline_io::{Address, Token};
+use tautline_conn::outbound::Outbound;
+use tautline_io::{Address, Driver, Token};
 use tautline_ws::{CloseCode, Kind};
 
 /// A connection, lent to the handler for one call.
@@ -34,6 +35,8 @@ pub struct Conn<'a, T> {
     pub(crate) token: Token,
     pub(crate) out: &'a mut Outbound,
     pub(crate) transport: Transport<'a>,
+    /// `None` once the connection has ended, so that nothing is sent.
+    pub(crate) driver: Option<&'a mut dyn Driver>,
     pub(crate) cold: &'a mut Option<Box<Cold>>,
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
@@ -97,7 +100,8 @@ impl<T> Conn<'_, T> {
 
     /// Sends a message. If the peer is slow, [`SlowConsumer`](crate::SlowConsumer) decides about the message.
     pub fn send(&mut self, message: Outgoing<'_>) -> Delivery {
-        self.out.send(message, &mut self.transport, self.shared)
+        let Self { token, out, transport, driver, shared, .. } = self;
+        out.send(message, transport, &mut DriverOutlet { driver, token: *token, shared })
     }
 
     /// Sends a message like [`send`](Self::send), and times its way to the network card. [`Handler::on_sent`](crate::Handler::on_sent)
@@ -143,7 +147,8 @@ impl<T> Conn<'_, T> {
     /// whole if too many bytes wait for the peer. It can be sent again after [`on_drain`](crate::Handler::on_drain). A piece
     /// whose kind differs from the first piece's is dropped too.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
-        self.out.fragment((kind, payload, last), &mut self.transport, self.shared)
+        let Self { token, out, transport, driver, shared, .. } = self;
+        out.fragment((kind, payload, last), transport, &mut DriverOutlet { driver, token: *token, shared })
     }
 
     /// Sends a ping of at most 125 bytes.
@@ -154,16 +159,14 @@ impl<T> Conn<'_, T> {
         if !self.transport.phase.takes_messages() {
             return Ok(());
         }
-        self.out.ping(payload, self.transport.wire, self.shared)
+        self.out.ping(payload, self.transport.wire, self.shared.means())
     }
 
     /// Sends a close frame behind everything sent so far. Later messages of the peer are not delivered.
     ///
     /// A code that must not be on the wire (for example 1005, 1006 or 1015) sends a close frame without a code.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
-        if self.transport.phase.close() {
-            self.out.queue_close(code, reason);
-        }
+        self.out.close(self.transport.phase, code, reason);
     }
 
     /// Closes a client's connection with 1001 and connects again, after the wait of [`Target::reconnect`](crate::Target).

@@ -220,9 +220,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         link.clock.heard += now - at;
                     }
                     // An empty ping cannot be too long.
-                    let _ = link.out.ping(&[], &link.wire, &mut self.shared);
+                    let _ = link.out.ping(&[], &link.wire, self.shared.means());
                 }
-                Due::Miss(Deadline::Send) if link.wire.progresses(driver, link.token, now) => {}
+                Due::Miss(Deadline::Send) if link.wire.progresses(driver.unsent(link.token), now) => {}
                 Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
                     self.fail(link, Cause::Timeout(deadline));
                     self.end(link, Phase::GONE, Cause::Timeout(deadline));

@@ -1,18 +1,15 @@
 use super::context::Context;
 use super::event::Event;
-use super::output::Phase;
+use super::output::{Output, Phase};
 use super::state::Connection;
 use crate::http::reply::status_response;
 use crate::turn::timer::Tick;
-use http::StatusCode;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
 use tautline_conn::due::Due;
-use tautline_conn::phase::{Finish, Linger};
 use tautline_conn::tick::millis;
-use tautline_conn::verdict::Stop;
-use tautline_conn::verdict::{End, Notice, Verdict};
+use tautline_conn::verdict::{Notice, Stop, Verdict};
 use tautline_tls::Session;
 use tautline_ws::CloseCode;
 use tautline_ws::handshake::{self, HandshakeError};
@@ -21,9 +18,11 @@ impl<S: Session> Connection<S> {
     /// Sends a close frame behind all messages. [`Event::Closed`] follows when the peer answers it, or at the deadline.
     ///
     /// A second call does nothing, and so does a call before the connection is open.
-    pub fn close(&mut self, code: CloseCode, reason: &str, context: &mut Context, now: Instant) {
+    pub fn close(&mut self, code: CloseCode, reason: &str, _: &mut Context, now: Instant) {
         if self.is_open() {
-            self.output.close(code, reason, context);
+            let Output { out, phase, .. } = &mut self.output;
+            out.close(phase, code, reason);
+            phase.close_sent();
             self.clock.phase_end = self.clock.tick(now) + millis(self.config.deadlines.close);
         }
     }
@@ -108,8 +107,9 @@ impl<S: Session> Connection<S> {
     /// The peer's close frame arrived: answers it, and ends the connection.
     pub(super) fn peer_closed(&mut self, code: CloseCode, reason: String, context: &mut Context) -> Event {
         let cause = if self.is_open() { Cause::Peer } else { Cause::Local };
-        self.output.close_now(code, "", context);
-        self.finish(context);
+        let Output { out, phase, .. } = &mut self.output;
+        out.close_now(phase, code, "");
+        self.end(Phase::finishing(false), context);
         let mut closed = Closed::new(code, cause);
         closed.reason = reason;
         Event::Closed(Box::new(closed))
@@ -117,68 +117,50 @@ impl<S: Session> Connection<S> {
 
     /// The peer has ended the stream.
     pub(super) fn peer_ended(&mut self, context: &mut Context) -> Option<Event> {
-        let cause = if self.output.is_plain { Cause::Finished } else { Cause::Truncated };
+        let cause = if self.output.session.is_plain() { Cause::Finished } else { Cause::Truncated };
         self.stop(Stop::Failed(cause), context)
     }
 
     /// Ends a connection whose input cannot be processed further, and returns the event that says so, once.
     pub(super) fn stop(&mut self, stop: Stop, context: &mut Context) -> Option<Event> {
-        if self.output.phase.is_ending() {
+        let Output { out, phase, .. } = &mut self.output;
+        if phase.is_ending() {
             return None;
         }
-        let was_open = self.output.phase.is_open();
-        let verdict = Verdict::of(&stop, self.output.phase.stage(), self.role);
+        let was_open = phase.is_open();
+        let verdict = Verdict::of(&stop, phase.stage(), self.role);
         let stop = match stop {
-            Stop::Failed(cause) => self.output.phase.take_rejection().map_or(Stop::Failed(cause), Stop::Refused),
+            Stop::Failed(cause) => phase.take_rejection().map_or(Stop::Failed(cause), Stop::Refused),
             stop => stop,
         };
-        self.carry_out(verdict, context);
+        if let Notice::Status(status) = verdict.notice {
+            let date = context.date();
+            let response = status_response(status);
+            handshake::write_response(&response, handshake::Reply::LAST, Some(&date), out.raw(&mut context.pool));
+        }
+        let cause = if let Stop::Failed(cause) = &stop { cause } else { &Cause::Local };
+        let end = out.begin_end(phase, verdict, cause);
+        self.end(end, context);
         Some(match stop {
             Stop::Failed(cause) if was_open => Event::Closed(Box::new(Closed::new(CloseCode::ABNORMAL, cause))),
             stop => Event::Failed(Box::new(stop.into())),
         })
     }
 
-    fn carry_out(&mut self, verdict: Verdict, context: &mut Context) {
-        match verdict.notice {
-            Notice::Close(code, reason) if self.is_open() => self.output.close_now(code, &reason, context),
-            Notice::Status(status) => self.write_status(status, context),
-            Notice::Close(..) | Notice::Nothing => {}
-        }
-        match verdict.end {
-            End::Finish => self.finish(context),
-            End::Abandon => {
-                self.output.clear();
-                self.over();
-            }
-            End::Gone | End::Reset => {
-                self.output.abort();
-                self.over();
-            }
-        }
-    }
-
     /// The opening handshake was refused, and the response that says so is written.
     pub(super) fn refused(&mut self, error: HandshakeError, context: &mut Context) {
-        self.finish(context);
+        self.end(Phase::finishing(false), context);
         self.pending = Some(Event::Failed(Box::new(ConnectError::Handshake(Arc::new(error)))));
     }
 
-    fn write_status(&mut self, status: StatusCode, context: &mut Context) {
-        let date = context.date();
-        let out = self.output.raw(&mut context.pool);
-        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
-    }
-
-    /// Ends our direction behind all output.
-    fn finish(&mut self, context: &mut Context) {
-        self.output.finish(context);
-        self.over();
-    }
-
-    /// Our direction has its end, which the caller writes behind the output.
-    fn over(&mut self) {
-        self.output.phase = Phase::Linger(Linger { ours: Finish::Done, peer_finished: self.input.ended });
+    /// Ends our direction behind all output, or drops it.
+    fn end(&mut self, end: Phase, context: &mut Context) {
+        self.output.phase = end;
         self.clock.phase_end = Tick::MAX;
+        if self.output.phase.is_gone() {
+            self.output.abort();
+        } else {
+            self.output.flush(context);
+        }
     }
 }

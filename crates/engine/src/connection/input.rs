@@ -35,8 +35,8 @@ impl<S: Session> Connection<S> {
             return self.pending.take();
         }
         loop {
-            if self.output.has_failed()
-                && let Some(error) = self.output.take_failure()
+            if self.output.wire.has_failed()
+                && let Some(error) = self.output.wire.take_failure()
             {
                 return self.stop(Stop::Failed(Cause::Tls(error)), context);
             }
@@ -81,7 +81,7 @@ impl<S: Session> Connection<S> {
             && plain.is_none()
             && !ended
             && self.pending.is_none()
-            && !self.output.has_failed()
+            && !self.output.wire.has_failed()
             && !self.holds_back()
     }
 
@@ -101,8 +101,9 @@ impl<S: Session> Connection<S> {
         }
         match &mut self.output.phase {
             Phase::Proxy(tunnel) => {
-                let (used, stands) =
-                    tunnel.read(self.input.wire.filled(), &mut self.output.wire).map_err(Stop::Proxy)?;
+                let (used, stands) = tunnel
+                    .read(self.input.wire.filled(), self.output.wire.buf(&mut context.pool))
+                    .map_err(Stop::Proxy)?;
                 self.input.wire.take(used);
                 if !stands {
                     return Ok(Step::Wait);
@@ -111,8 +112,8 @@ impl<S: Session> Connection<S> {
                 Ok(Step::Again)
             }
             Phase::Tls => {
-                let (session, wire) = self.output.parts();
-                let (used, handshake) = session.handshake(self.input.wire.filled_mut(), wire)?;
+                let Output { session, wire, .. } = &mut self.output;
+                let (used, handshake) = session.handshake(self.input.wire.filled_mut(), wire.buf(&mut context.pool))?;
                 self.input.wire.take(used);
                 if handshake == Handshake::Complete {
                     self.secured(context);
@@ -142,16 +143,16 @@ impl<S: Session> Connection<S> {
         if wire.is_empty() {
             return Ok(false);
         }
-        if self.output.is_plain {
+        if self.output.session.is_plain() {
             *plain = Some(Plain { in_scratch: false, rest: 0..wire.len(), record: wire.len() });
             return Ok(true);
         }
-        let (session, out) = self.output.parts();
+        let Output { session, wire: out, .. } = &mut self.output;
         loop {
             let bytes = wire.filled_mut();
             let begin = bytes.as_ptr().addr();
             let end = begin + bytes.len();
-            let opened = session.open(bytes, scratch, out)?;
+            let opened = session.open(bytes, scratch, out.sealed_mut())?;
             let used = opened.used;
             match opened.content {
                 Content::Data(data) => {

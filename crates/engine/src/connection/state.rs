@@ -122,7 +122,7 @@ impl<S: Session> Connection<S> {
         connection.deflate = target.deflate;
         connection.opening = Some(Box::new(opening));
         if let Some(proxy) = target.proxy.clone() {
-            let wire = &mut connection.output.wire;
+            let wire = connection.output.wire.buf(&mut context.pool);
             connection.output.phase = Phase::Proxy(Box::new(target.tunnel(proxy, wire)?));
         } else {
             connection.secure(context).map_err(|error| ConnectError::Ended(Cause::Tls(error)))?;
@@ -252,7 +252,7 @@ impl<S: Session> Connection<S> {
 
     /// The caller has written the first `n` bytes of [`output`](Self::output).
     pub fn written(&mut self, n: usize, context: &mut Context) {
-        self.output.written(n, &mut context.pool);
+        self.output.written(n, context);
         if n > 0 {
             self.clock.stuck = None;
         }
@@ -263,12 +263,12 @@ impl<S: Session> Connection<S> {
     pub fn blocked(&mut self, now: Instant) {
         let now = self.clock.tick(now);
         self.clock.stuck.get_or_insert(now);
-        self.output.blocked();
+        self.output.held.is_blocked = true;
     }
 
     /// Whether bytes wait for the caller to write them.
     #[must_use]
-    pub const fn has_output(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
@@ -293,7 +293,7 @@ impl<S: Session> Connection<S> {
 
     /// Whether the caller has nothing more to write, and ends its direction of the stream.
     #[must_use]
-    pub const fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.output.phase.is_ending() && self.output.is_empty()
     }
 
@@ -319,7 +319,7 @@ impl<S: Session> Connection<S> {
     /// Messages that the policy for slow consumers has dropped so far ([`SlowConsumer`](crate::SlowConsumer)).
     #[must_use]
     pub const fn messages_dropped(&self) -> u64 {
-        self.output.dropped()
+        self.output.held.dropped
     }
 
     /// The negotiated parameters of TLS. Empty without TLS.
@@ -330,7 +330,7 @@ impl<S: Session> Connection<S> {
 
     /// The TLS session, to export keying material or to update its keys.
     pub const fn session(&mut self) -> &mut S {
-        self.output.parts().0
+        &mut self.output.session
     }
 
     /// Changes our TLS keys, and asks the peer for new ones if `ask` is set (RFC 8446, section 4.6.3).
@@ -338,8 +338,8 @@ impl<S: Session> Connection<S> {
     /// # Errors
     /// [`Session::update_keys`] says when it is not possible.
     pub fn update_keys(&mut self, ask: bool) -> Result<(), tautline_tls::Error> {
-        let (session, wire) = self.output.parts();
-        session.update_keys(ask, wire)
+        let Output { session, wire, .. } = &mut self.output;
+        session.update_keys(ask, wire.sealed_mut())
     }
 }
 

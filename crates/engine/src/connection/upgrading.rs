@@ -1,7 +1,7 @@
 use super::context::Context;
 use super::event::{Event, Opened, Unsent};
 use super::input::Step;
-use super::output::Phase;
+use super::output::{Output, Phase};
 use super::state::{Connection, Input};
 use crate::config::Config;
 use http::HeaderMap;
@@ -26,7 +26,7 @@ impl<S: Session> Connection<S> {
     /// [`Unsent::Invalid`] if no request waits for an answer.
     pub fn upgrade(&mut self, headers: HeaderMap, context: &mut Context, now: Instant) -> Result<(), Unsent> {
         let Wait { request, .. } = *self.take_asked()?;
-        match accept(&request, &self.config.upgrade, headers, None, self.output.raw(&mut context.pool)) {
+        match accept(&request, &self.config.upgrade, headers, None, self.output.out.raw(&mut context.pool)) {
             Ok(negotiated) => {
                 // An application that was slow to answer leaves its peer the usual time.
                 self.clock.restart(self.clock.tick(now));
@@ -36,7 +36,7 @@ impl<S: Session> Connection<S> {
             Err(flaw) => {
                 if let Flaw::Request(refused) = flaw {
                     let date = context.date();
-                    refuse(&request, &refused, &date, self.output.raw(&mut context.pool));
+                    refuse(&request, &refused, &date, self.output.out.raw(&mut context.pool));
                 }
                 self.refused(HandshakeError::Malformed("the request is no valid upgrade"), context);
             }
@@ -61,7 +61,7 @@ impl<S: Session> Connection<S> {
         // This answer is the last if too many bytes of earlier answers wait.
         let reply = framing_of(&request, self.output.len() <= self.config.limits.pause_receive_above);
         let date = context.date();
-        if handshake::write_response(response, reply, Some(&date), self.output.raw(&mut context.pool)) {
+        if handshake::write_response(response, reply, Some(&date), self.output.out.raw(&mut context.pool)) {
             (self.clock.phase_end, _) = head.await_next(self.clock.tick(now), &self.config.deadlines);
             self.output.phase = Phase::Request(head);
         } else {
@@ -82,21 +82,20 @@ impl<S: Session> Connection<S> {
 
     /// The socket or the tunnel to the server is established: begins TLS, if there is any.
     pub(super) fn secure(&mut self, context: &mut Context) -> Result<(), tautline_tls::Error> {
-        let is_plain = self.output.is_plain;
         self.output.phase = Phase::Tls;
-        if is_plain {
+        if self.output.session.is_plain() {
             self.secured(context);
             return Ok(());
         }
         // A client speaks first.
-        let (session, wire) = self.output.parts();
-        session.handshake(&mut [], wire).map(drop)
+        let Output { session, wire, .. } = &mut self.output;
+        session.handshake(&mut [], wire.buf(&mut context.pool)).map(drop)
     }
 
     /// TLS is established, or there is none: begins HTTP.
     pub(super) fn secured(&mut self, context: &mut Context) {
         self.output.phase = match self.opening.take() {
-            Some(opening) => Phase::Answer(Answer::to(*opening, self.output.raw(&mut context.pool))),
+            Some(opening) => Phase::Answer(Answer::to(*opening, self.output.out.raw(&mut context.pool))),
             None => Self::first_request(&self.config),
         };
     }
@@ -122,7 +121,7 @@ impl<S: Session> Connection<S> {
                             Begun::Whole(request) => self.ask(request, None),
                             Begun::Body { is_awaited } => {
                                 if is_awaited {
-                                    self.output.raw(&mut context.pool).put(CONTINUE);
+                                    self.output.out.raw(&mut context.pool).put(CONTINUE);
                                 }
                                 None
                             }
@@ -168,7 +167,7 @@ impl<S: Session> Connection<S> {
         self.input.decoder = frames::decoder(self.role, self.config.limits.max_message, deflate.as_ref());
         self.input.decoder.set_streaming(self.config.streaming);
         if let Some((params, config)) = &deflate {
-            self.output.cork.set_deflate(params, config);
+            self.output.out.set_deflate(*params, config);
         }
         self.output.phase = Phase::Open;
         self.clock.phase_end = self.clock.heard;

@@ -3,9 +3,8 @@
 use crate::conn::Conn;
 use crate::dial::times::DialStep;
 use crate::handler::{Chunk, Handler};
-use crate::link::phase::Phase;
+use crate::link::phase::{Phase, Transport};
 use crate::link::state::{Awaits, Link};
-use crate::link::wire::Transport;
 use crate::offload::Step;
 use crate::probe::Probe;
 use crate::turn::clock::Clock;
@@ -346,14 +345,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut conn = Conn {
             token: *token,
             out,
-            transport: Transport {
-                phase,
-                wire,
-                session,
-                driver: Some(driver),
-                token: *token,
-                in_kernel: kernel.in_kernel(),
-            },
+            transport: Transport { phase, wire, session, in_kernel: kernel.in_kernel() },
+            driver: Some(driver),
             cold,
             info,
             state,
@@ -458,7 +451,7 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
                     handler.on_chunk(conn, Chunk { kind, data, first, last });
                 }
             }
-            Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared)?,
+            Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared.means())?,
             Event::Pong(payload) if open => handler.on_pong(conn, payload),
             Event::Ping(_) | Event::Pong(_) | Event::Close(_) => {}
         }

@@ -6,6 +6,9 @@ use tautline_buf::Buf;
 use tautline_conn::head::Head;
 pub(crate) use tautline_conn::phase::{Answer, Finish, Linger};
 
+/// The means to seal the bytes of a loop's connection.
+pub(crate) type Transport<'a> = tautline_conn::wire::Transport<'a, Asked, Streaming>;
+
 /// The state of a loop's connection.
 pub(crate) type Phase = tautline_conn::phase::Phase<Asked, Streaming>;
 

@@ -1,16 +1,17 @@
 use crate::conn::Conn;
 use crate::link::info::{Cold, Info};
 use crate::link::kernel_tls::Handover;
-use crate::link::outbound::Outbound;
-use crate::link::phase::Phase;
-use crate::link::wire::{Transport, Wire};
+use crate::link::outlet::DriverOutlet;
+use crate::link::phase::{Phase, Transport};
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::config::Deadlines;
 use tautline_conn::due::{Due, Times};
-use tautline_conn::verdict::{End, Notice, Verdict};
+use tautline_conn::outbound::Outbound;
+use tautline_conn::verdict::Verdict;
+use tautline_conn::wire::Wire;
 use tautline_io::{Driver, Token};
 use tautline_tls::Session;
 use tautline_ws::{CloseCode, Decoder};
@@ -155,10 +156,9 @@ impl<S, T> Link<S, T> {
                 phase: &mut self.phase,
                 wire: &mut self.wire,
                 session: &mut self.session,
-                driver,
-                token,
                 in_kernel: self.kernel.in_kernel(),
             },
+            driver,
             cold: &mut self.cold,
             info: &self.info,
             state: &mut self.state,
@@ -174,8 +174,8 @@ impl<S, T> Link<S, T> {
     {
         let Self { token, phase, out, wire, session, kernel, .. } = self;
         out.flush(
-            &mut Transport { phase, wire, session, driver: Some(driver), token: *token, in_kernel: kernel.in_kernel() },
-            shared,
+            &mut Transport { phase, wire, session, in_kernel: kernel.in_kernel() },
+            &mut DriverOutlet { driver: &mut Some(driver), token: *token, shared },
         );
     }
 
@@ -189,30 +189,17 @@ impl<S, T> Link<S, T> {
 
     /// Queues the notice of an end to the peer, unless it is a response. Returns the phase of that end.
     pub(crate) fn begin_end(&mut self, verdict: Verdict, cause: &Cause) -> Phase {
-        if let Notice::Close(code, reason) = verdict.notice {
-            if matches!(self.phase, Phase::Overrun) {
-                self.out.queue_close(code, &reason);
-            } else {
-                self.close_now(code, &reason);
-            }
-        }
-        if verdict.end == End::Abandon {
-            self.out.clear();
-        }
-        Phase::of_end(verdict.end, cause)
+        self.out.begin_end(&mut self.phase, verdict, cause)
     }
 
     /// Queues a close frame behind all waiting messages, unless the connection closes already.
     pub(crate) fn close(&mut self, code: CloseCode, reason: &str) {
-        if self.phase.close() {
-            self.out.queue_close(code, reason);
-        }
+        self.out.close(&mut self.phase, code, reason);
     }
 
     /// Drops the waiting messages, and queues a close frame.
     pub(crate) fn close_now(&mut self, code: CloseCode, reason: &str) {
-        self.out.fail_queue(code, reason);
-        self.close(code, reason);
+        self.out.close_now(&mut self.phase, code, reason);
     }
 }
 

@@ -19,12 +19,10 @@ use crate::http::access_table::AccessTable;
 use crate::ids::ConnId;
 use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
-use crate::link::outbound::Outbound;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
-use crate::link::wire::Wire;
 use crate::moving::restored::{Rest, Restored};
-use crate::moving::saved::{Saved, Secret};
+use crate::moving::saved::{Saved, Secret, Waiting};
 use crate::shard::Shard;
 use crate::topics::topic::Scope;
 use crate::turn::core::{Core, Slot};
@@ -38,6 +36,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_conn::frames;
+use tautline_conn::outbound::Outbound;
+use tautline_conn::wire::Wire;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::deflate::DeflateParams;
@@ -399,7 +399,10 @@ fn save<'d, S: Session, H: Handler>(
         deflate: link.out.deflate().map(DeflateParams::encode),
         ..Saved::default()
     };
-    link.out.save(&mut saved, shared).map_err(|_| closing)?;
+    saved.encoder = link.out.save(shared.means()).map_err(|_| closing)?.encode();
+    saved.cork = link.out.cork().frames().filled().to_vec();
+    (saved.streaming, saved.drain_owed) = (link.out.streaming(), link.out.owes_drain());
+    saved.queue = link.out.queued().map(|(item, drops)| Waiting::new(item, drops)).collect();
     if let Some(cold) = &link.cold {
         saved.subprotocol = cold.subprotocol.as_deref().map(str::to_owned);
         let names = |scope| -> Vec<String> {
@@ -457,7 +460,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let state = catch_unwind(AssertUnwindSafe(|| self.handler.restore_state(&saved.state)));
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
         let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
-        out.restore(encoder, &saved).map_err(|error| invalid(error.to_string()))?;
+        let queued = saved.queue.iter().map(|waiting| (waiting.item(), waiting.drops));
+        out.restore(encoder, &saved.cork, saved.streaming, queued).map_err(|error| invalid(error.to_string()))?;
+        if saved.drain_owed {
+            out.owe_drain();
+        }
         let mut wire = Wire::new();
         wire.sealed_mut().put(&saved.unsent);
         let mut carry = Buf::new();
