@@ -21,7 +21,7 @@ enum Place {
 /// The edges between the files of a crate.
 ///
 /// A file that only declares or re-exports another one does not use it. A path through a re-export leads to the file that
-/// defines the item. Calls of methods are no edges: the text does not show which file defines a method.
+/// defines the item. Calls of methods are no edges here, but in `calls`.
 pub(super) fn edges(modules: &[Module]) -> Edges {
     let mut edges = Edges::new();
     for (from, module) in modules.iter().enumerate() {

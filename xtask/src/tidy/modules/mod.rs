@@ -1,19 +1,25 @@
 //! The files of one crate may use each other in one direction only.
 
+mod calls;
+mod ceilings;
 mod circles;
 mod edges;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::tidy::files::{Files, packages};
+use calls::{Calls, Methods};
 use circles::{circles, explain};
 use edges::{Edges, edges};
 use tree::Sources;
 
 /// Checks every crate, given the files of the checkout.
 pub(super) fn check(files: &Files) -> Vec<String> {
-    packages(files).into_iter().flat_map(|package| check_package(package, &sources(files, package))).collect()
+    let circles = packages(files).into_iter().flat_map(|package| check_package(package, &sources(files, package)));
+    circles.chain(ceilings::check(&calls(files))).collect()
 }
 
 fn check_package(package: &str, sources: &Sources) -> Vec<String> {
@@ -48,7 +54,41 @@ pub(super) fn draw(package: &str, files: &Files) -> String {
             explain(&format!("{package}/src"), &edges, circle).iter().for_each(|use_| line(use_));
         }
     }
+    for calls in calls(files).iter().filter(|calls| calls.package == package) {
+        for circle in circles(&calls.edges) {
+            let files: Vec<&str> = circle.iter().copied().collect();
+            line(&format!("circle by calls of {} files: {}", files.len(), files.join(", ")));
+            explain(&format!("{package}/src"), &calls.edges, &circle).iter().for_each(|use_| line(use_));
+        }
+    }
     text
+}
+
+/// The calls of all crates.
+fn calls(files: &Files) -> Vec<Calls<'_>> {
+    let read = packages(files).into_iter().map(|package| {
+        let sources = sources(files, package);
+        let of_crate = reached(&sources);
+        let methods = Methods::read(&sources, of_crate.iter().map(String::as_str));
+        (package, sources, of_crate, methods)
+    });
+    let read: Vec<_> = read.collect();
+    let mut crates_with: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in read.iter().flat_map(|(.., methods)| methods.names()) {
+        *crates_with.entry(name).or_default() += 1;
+    }
+    let shared: BTreeSet<&str> = crates_with.iter().filter(|(_, count)| **count > 1).map(|(name, _)| *name).collect();
+    let edges: Vec<Edges> = read
+        .iter()
+        .map(|(_, sources, of_crate, _)| calls::edges(sources, of_crate.iter().map(String::as_str), &shared))
+        .collect();
+    read.into_iter().zip(edges).map(|((package, _, _, methods), edges)| Calls { package, methods, edges }).collect()
+}
+
+/// The files of a crate, other than those for tests alone.
+fn reached(sources: &Sources) -> BTreeSet<String> {
+    let roots = ["lib.rs", "main.rs"].into_iter().filter(|root| sources.contains_key(*root));
+    roots.flat_map(|root| tree::read(sources, root)).map(|module| module.file).collect()
 }
 
 /// The graph below each root of a crate.

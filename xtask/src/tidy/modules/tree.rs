@@ -66,6 +66,23 @@ fn file(modules: &mut Vec<Module>, sources: &Sources, module: Module) -> Option<
     Some(own)
 }
 
+/// The tokens of a file without those of tests.
+pub(super) fn product(source: &str) -> Vec<Token<'_>> {
+    let tokens = tokens(source);
+    let reader = Reader { sources: &Sources::new(), tokens: &tokens };
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while at < tokens.len() {
+        if reader.text(at) == "#" && reader.text(at + 1) == "[" {
+            let end = reader.closing(at + 1);
+            at = if reader.is_for_tests(at + 1) { reader.part_end(end) } else { end };
+        } else {
+            kept.push(tokens[at]);
+            at += 1;
+        }
+    }
+    kept
+}
+
 /// The tokens of one file. Places in them are counted from 0.
 struct Reader<'a> {
     sources: &'a Sources,
