@@ -7,6 +7,8 @@
 //! |---|---|
 //! | [`phase`] | the states of a connection, with the diagram |
 //! | [`proxy`] | the tunnel through a proxy |
+//! | [`front`] | the proxies before a server, and the client behind them |
+//! | [`proxy_header`], [`forwarded`], [`prefixes`] | the header of the PROXY protocol, clients of requests, networks |
 //! | [`head`] | the requests that a server reads |
 //! | [`upgrade`] | a server's answer to a request for a WebSocket |
 //! | [`frames`] | the frames of an open connection, and their visitor |
@@ -25,13 +27,17 @@ pub mod closed;
 pub mod config;
 pub mod cork;
 pub mod due;
+pub mod forwarded;
 pub mod frames;
+pub mod front;
 pub mod head;
 pub mod keys;
 pub mod message;
 pub mod outbound;
 pub mod phase;
+pub mod prefixes;
 pub mod proxy;
+pub mod proxy_header;
 pub mod queue;
 mod retry_after;
 pub mod sized;
