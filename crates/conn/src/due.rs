@@ -41,9 +41,12 @@ impl Times {
             Phase::Waiting(_) => (self.phase_end, Deadline::Answer),
             // Either bytes are in flight, or the next turn sends more.
             Phase::Streaming(_) => (Tick::MAX, Deadline::Send),
-            Phase::Proxy(_) | Phase::Tls | Phase::Offloaded(_) | Phase::Request(_) | Phase::Answer(_) => {
-                (self.phase_end, Deadline::Handshake)
-            }
+            Phase::Proxy(_)
+            | Phase::ProxyHeader
+            | Phase::Tls
+            | Phase::Offloaded(_)
+            | Phase::Request(_)
+            | Phase::Answer(_) => (self.phase_end, Deadline::Handshake),
         };
         // A peer that takes no bytes cannot answer our close frame either, so only the deadline to send runs.
         let waits_for_peer = deadline == Deadline::Close && self.stuck_since.is_some();

@@ -131,8 +131,7 @@ mod tests {
 
     #[test]
     fn the_client_in_a_header_may_be_a_proxy_that_names_another() {
-        let mut front = Front::default();
-        front.forwarded_from = Prefixes::list(&["10.0.0.0/8"]).unwrap();
+        let front = Front { forwarded_from: Prefixes::list(&["10.0.0.0/8"]).unwrap(), ..Front::default() };
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", HeaderValue::from_static("198.51.100.7, 10.0.0.9"));
         let client = |peer: &str| {

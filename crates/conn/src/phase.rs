@@ -13,7 +13,7 @@ use tautline_ws::handshake::{Established, HandshakeError, Opening};
 ///
 /// ```text
 ///  client: Proxy ─► Tls ──────────► Answer ─┐
-///  server:          Tls ─► Request ─────────┤      on_open
+///  server: ProxyHeader ─► Tls ─► Request ───┤      on_open
 ///                    ▲▼      ▲▼ └► (again)  ▼
 ///             Offloaded   Waiting, Streaming Open ──────────┐
 ///                                           │ close()       │ slow-consumer policy
@@ -32,6 +32,8 @@ use tautline_ws::handshake::{Established, HandshakeError, Opening};
 pub enum Phase<W, R> {
     /// A client negotiates a tunnel with a proxy.
     Proxy(Box<Tunnel>),
+    /// A server reads the header of the PROXY protocol with which a proxy begins.
+    ProxyHeader,
     /// TLS handshake.
     Tls,
     /// The session is in the pool of handshakes under this number, and a placeholder has its place. `None` if the
@@ -164,6 +166,7 @@ impl<W, R> Phase<W, R> {
         matches!(
             self,
             Self::Proxy(_)
+                | Self::ProxyHeader
                 | Self::Tls
                 | Self::Offloaded(_)
                 | Self::Request(_)
@@ -269,7 +272,7 @@ impl<W, R> Phase<W, R> {
     #[must_use]
     pub const fn stage(&self) -> Stage {
         match self {
-            Self::Proxy(_) | Self::Tls | Self::Offloaded(_) => Stage::Secures,
+            Self::Proxy(_) | Self::ProxyHeader | Self::Tls | Self::Offloaded(_) => Stage::Secures,
             Self::Request(head) => Stage::Request { begun: head.has_begun(), answered: head.answered },
             Self::Waiting(_) => Stage::Waiting,
             Self::Streaming(_) => Stage::Streaming,

@@ -2,6 +2,7 @@ use crate::http::access::AccessLog;
 use crate::memory::budget::MemoryBudget;
 use std::time::Duration;
 use tautline_conn::config::{Deadlines, SlowConsumer};
+use tautline_conn::front::Front;
 use tautline_ws::handshake::{HeadLimits, Policy};
 
 /// The configuration of a shard. Start from a preset and change fields.
@@ -32,6 +33,8 @@ pub struct Config {
     pub slow_consumer: SlowConsumer,
     /// Terms of the opening handshake: subprotocols, compression, origins (server).
     pub upgrade: Policy,
+    /// The proxies before a server that tell where a client comes from.
+    pub front: Front,
     /// Work on other threads (server).
     pub offload: Offload,
     /// The policy for a panic of the application.
@@ -289,6 +292,7 @@ impl Config {
             deadlines: Deadlines::default(),
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
+            front: Front::default(),
             offload: Offload::default(),
             on_panic: OnPanic::default(),
             slow_turn: Some(Duration::from_millis(500)),

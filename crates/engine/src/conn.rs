@@ -4,6 +4,7 @@ use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::probe::MessageTimes;
 use crate::turn::shared::Shared;
+use tautline_conn::front::Via;
 use tautline_conn::message::{Delivery, Outgoing};
 use tautline_conn::outbound::Outbound;
 use tautline_io::{Address, Driver, Token};
@@ -51,10 +52,23 @@ impl<T> Conn<'_, T> {
         ConnId { shard: self.shared.shard, token: self.token }
     }
 
-    /// The peer's address.
+    /// The peer's address. Behind proxies that [`Config::front`](crate::Config) names, that of the client.
     #[must_use]
     pub const fn peer(&self) -> &Address {
         &self.info.peer
+    }
+
+    /// The address of the socket's peer: the client, or the proxy next to this server.
+    #[must_use]
+    pub fn direct_peer(&self) -> &Address {
+        self.via().map_or(&self.info.peer, |via| &via.direct)
+    }
+
+    /// The client's way through the proxies before this server, with the facts in a header of the PROXY protocol. `None` if the
+    /// client is the socket's peer.
+    #[must_use]
+    pub fn via(&self) -> Option<&Via> {
+        self.cold.as_ref()?.via()
     }
 
     /// The subprotocol that both sides speak.

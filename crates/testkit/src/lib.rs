@@ -16,6 +16,6 @@ pub mod rustls_peer;
 pub use tautline_dev_cert as certificate;
 
 pub use fault::{Fault, record_ranges};
-pub use logged::warnings;
+pub use logged::{log_lines, warnings};
 pub use port::ClosedPort;
 pub use random::Random;

@@ -45,6 +45,7 @@ const EVENTS: [Event; 10] =
 /// that the peer's direction has ended.
 const TABLE: &str = "
     proxy      =     =       =         =   =   Lw  Lw+ La  Lx  gone
+    header     =     =       =         =   =   Lw  Lw+ La  Lx  gone
     tls        =     =       =         =   =   Lw  Lw+ La  Lx  gone
     offloaded  =     =       =         =   =   Lw  Lw+ La  Lx  reset
     request    =     =       =         =   =   Lw  Lw+ La  Lx  gone
@@ -78,6 +79,7 @@ fn state(name: &str) -> Phase {
             let proxy: Proxy = "http://localhost:1".parse().unwrap();
             Phase::Proxy(Box::new(Tunnel::new(proxy, "localhost", 1, &mut Buf::new()).unwrap()))
         }
+        "header" => Phase::ProxyHeader,
         "tls" => Phase::Tls,
         "offloaded" => Phase::Offloaded(Some(NonZeroU64::MIN)),
         "request" => Phase::Request(head()),
@@ -105,6 +107,7 @@ fn state(name: &str) -> Phase {
 fn name(phase: &Phase) -> String {
     let name = match phase {
         Phase::Proxy(_) => "proxy",
+        Phase::ProxyHeader => "header",
         Phase::Tls => "tls",
         Phase::Offloaded(_) => "offloaded",
         Phase::Request(_) => "request",

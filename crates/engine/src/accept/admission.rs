@@ -8,6 +8,7 @@ use crate::threads::remote::ShardHandle;
 use crate::threads::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::turn::timer::Tick;
 use std::sync::{Arc, OnceLock};
+use tautline_io::Address;
 
 /// Least milliseconds between two log lines about a limit. At the limit, every new connection meets it.
 const NEWS: Tick = 10_000;
@@ -183,6 +184,15 @@ impl Admission {
     pub(crate) fn remove<S, T>(&mut self, kind: Kind, link: &Link<S, T>) {
         if self.waiting(kind).remove(&link.info.peer, link.token) {
             self.total(kind).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The source of a connection is another one than `before`. If it waits, it does so there from now on.
+    pub(crate) fn change_source<S, T>(&mut self, before: &Address, link: &Link<S, T>, now: Tick) {
+        for waiting in [&mut self.handshakes, &mut self.http] {
+            if waiting.remove(before, link.token) {
+                waiting.insert(&link.info.peer, link.token, now);
+            }
         }
     }
 

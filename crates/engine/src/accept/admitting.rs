@@ -5,6 +5,7 @@
 //! for long only while all connections are WebSockets.
 
 use crate::accept::admission::{Kind, RETRY, Stays};
+use crate::accept::front::memory_of_via;
 use crate::accept::waiting::First;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
@@ -53,7 +54,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The memory of a connection's own state, with that of its TLS library.
     pub(crate) fn memory_of(&self, link: &Link<E::Session, H::State>) -> usize {
         let beside = if self.engine.is_plain() { BESIDE_LINK } else { BESIDE_LINK + SESSION };
-        size_of_val(link) + beside + self.engine.capabilities().session_memory
+        size_of_val(link) + beside + self.engine.capabilities().session_memory + memory_of_via(link)
     }
 
     /// The handshake waits for this server, not for the peer: it does not give way to others.

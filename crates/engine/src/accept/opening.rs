@@ -29,7 +29,7 @@ impl<S, T> Link<S, T> {
     /// Whether it is a client's connection before its first answer.
     pub(crate) fn is_opening(&self) -> bool {
         match &self.phase {
-            Phase::Tls => self.info.dial.is_none(),
+            Phase::Tls | Phase::ProxyHeader => self.info.dial.is_none(),
             Phase::Request(head) => head.http_end.is_none(),
             _ => false,
         }

@@ -65,7 +65,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 false
             }
             (_, cause) => {
-                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("handshake failed: {cause:#}{limit}"));
+                let what = if matches!(link.phase, Phase::ProxyHeader) {
+                    "no whole header of the PROXY protocol came"
+                } else {
+                    "handshake failed"
+                };
+                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{what}: {cause:#}{limit}"));
                 true
             }
         };

@@ -111,6 +111,7 @@ impl<S: Session> Connection<S> {
                 self.secure(context)?;
                 Ok(Step::Again)
             }
+            Phase::ProxyHeader => self.read_proxy_header(),
             Phase::Tls => {
                 let Output { session, wire, .. } = &mut self.output;
                 let (used, handshake) = session.handshake(self.input.wire.filled_mut(), wire.buf(&mut context.pool))?;

@@ -18,6 +18,7 @@
 mod context;
 mod ending;
 mod event;
+mod front;
 mod input;
 mod output;
 mod state;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tautline_buf::Buf;
 use tautline_conn::closed::{Cause, ConnectError};
+use tautline_conn::front::{Begins, Via};
 use tautline_conn::message::Outgoing;
+use tautline_io::Address;
 use tautline_tls::{Session, TlsInfo};
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{self, BodyReader};
@@ -64,6 +66,15 @@ pub struct Connection<S> {
     pub(super) clock: Clock,
     /// An event to report before all others.
     pub(super) pending: Option<Event>,
+    /// The client of a connection whose peer is known (server).
+    pub(super) client: Option<Box<Client>>,
+}
+
+/// The client of a connection.
+pub(super) struct Client {
+    pub(super) peer: Address,
+    /// Its way, if it is not the socket's peer.
+    pub(super) via: Option<Via>,
 }
 
 /// Received bytes.
@@ -98,6 +109,22 @@ impl<S: Session> Connection<S> {
     pub fn server(session: S, config: Arc<Config>, now: Instant) -> Self {
         let phase = if session.is_plain() { Self::first_request(&config) } else { Phase::Tls };
         Self::new(session, Role::Server, phase, config, now)
+    }
+
+    /// As [`server`](Self::server), for a connection whose socket has this peer: [`Config::front`] tells what is believed of it.
+    ///
+    /// The first event of a peer that may not connect is [`Event::Failed`], and so is that of a wrong header.
+    #[must_use]
+    pub fn server_from(session: S, peer: Address, config: Arc<Config>, now: Instant) -> Self {
+        let begins = config.front.begins(&peer);
+        let mut connection = Self::server(session, config, now);
+        match begins {
+            Begins::Plainly => {}
+            Begins::WithHeader => connection.output.phase = Phase::ProxyHeader,
+            Begins::Refused => connection.refuse_peer(),
+        }
+        connection.client = Some(Box::new(Client { peer, via: None }));
+        connection
     }
 
     /// A client's end of a connection that was opened to `target`, or to its proxy.
@@ -163,6 +190,7 @@ impl<S: Session> Connection<S> {
             output: Output::new(session, role, phase, config.slow_consumer),
             clock: Clock::new(now, &config.deadlines),
             pending: None,
+            client: None,
             config,
         }
     }
@@ -304,6 +332,19 @@ impl<S: Session> Connection<S> {
             Phase::Waiting(wait) => Some(&wait.request),
             _ => None,
         }
+    }
+
+    /// The client of a connection [from a known peer](Self::server_from): that of the last request, or of the header of the PROXY
+    /// protocol, or that peer.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Address> {
+        self.client.as_ref().map(|client| &client.peer)
+    }
+
+    /// The client's way through the proxies before the server. `None` if the client is the peer of the socket.
+    #[must_use]
+    pub fn via(&self) -> Option<&Via> {
+        self.client.as_ref()?.via.as_ref()
     }
 
     /// The body of the [request](Self::request) that waits for its answer (server).

@@ -117,6 +117,9 @@ impl<S: Session> Connection<S> {
                     Read::Partial => None,
                     Read::Whole(body) => self.ask(body.request, Some(body.reader)),
                     Read::Head(request) => {
+                        if let Some(client) = &mut self.client {
+                            client.note_forwarded(&self.config.front, request.headers());
+                        }
                         match head.begin_body(request, self.config.limits.max_body).map_err(Stop::Refused)? {
                             Begun::Whole(request) => self.ask(request, None),
                             Begun::Body { is_awaited } => {

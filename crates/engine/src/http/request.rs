@@ -1,6 +1,7 @@
 use crate::http::reply::{Later, Reply};
 use crate::http::ticket::{Source, Ticket};
 use http::StatusCode;
+use tautline_conn::front::Via;
 use tautline_io::Address;
 
 /// An HTTP request to a server.
@@ -28,6 +29,8 @@ pub struct Request<'a> {
     pub http: &'a http::Request<()>,
     /// The client's address.
     pub peer: &'a Address,
+    /// The client's way through the proxies before the server, if [`Config::front`](crate::Config) knows of some.
+    pub via: Option<&'a Via>,
     /// Whether the client asks for a WebSocket.
     pub is_upgrade: bool,
     /// The negotiated TLS values: SNI, ALPN, the client's certificates. Empty without TLS.
@@ -42,7 +45,8 @@ impl<'a> Request<'a> {
     /// A request with this head and peer, for tests of [`Handler::on_request`](crate::Handler::on_request).
     #[must_use]
     pub fn new(http: &'a http::Request<()>, peer: &'a Address, tls: &'a tautline_tls::TlsInfo) -> Self {
-        Self { http, peer, is_upgrade: tautline_ws::handshake::is_upgrade(http), tls, body: &[], source: None }
+        let is_upgrade = tautline_ws::handshake::is_upgrade(http);
+        Self { http, peer, via: None, is_upgrade, tls, body: &[], source: None }
     }
 
     /// Sets the body, for tests.
@@ -50,6 +54,12 @@ impl<'a> Request<'a> {
     pub const fn with_body(mut self, body: &'a [u8]) -> Self {
         self.body = body;
         self
+    }
+
+    /// The peer of the socket: the client, or the proxy next to the server.
+    #[must_use]
+    pub fn direct_peer(&self) -> &'a Address {
+        self.via.map_or(self.peer, |via| &via.direct)
     }
 
     /// Answers the request later: calls `start` with a [`Ticket`], which any thread or task can complete.

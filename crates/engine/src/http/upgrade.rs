@@ -23,6 +23,7 @@ use tautline_conn::closed::Cause;
 use tautline_conn::frames;
 use tautline_conn::head::{Begun, CONTINUE, Head, Read, framing_of};
 use tautline_conn::outbound::Outbound;
+use tautline_conn::proxy_header::looks_like;
 use tautline_conn::tick::millis;
 use tautline_conn::upgrade::{Flaw, accept, refuse};
 use tautline_conn::verdict::Stop;
@@ -132,6 +133,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Ok((used, Read::Partial)) => return used,
             Ok((used, Read::Head(request))) => {
                 self.note_request(link, &request);
+                if !self.shared.config.front.forwarded_from.is_empty() {
+                    self.note_forwarded(link, request.headers());
+                }
                 self.on_head(driver, link, request);
                 return used;
             }
@@ -145,6 +149,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 if self.engine.is_plain() && head.body.is_none() && begun.first() == Some(&22) {
                     let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
                     self.shared.log_peer(Level::Info, &link.info.peer, hint);
+                }
+                if self.engine.is_plain() && head.body.is_none() && !head.answered {
+                    let header = looks_like(begun);
+                    self.hint_at_header(link, header);
                 }
                 self.refuse_request(link, &error);
             }
@@ -182,7 +190,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             has_room: self.unanswered < self.shared.config.limits.max_unanswered,
             wanted: OnceCell::new(),
         };
-        let asked = Request { source: Some(&source), body, ..Request::new(&request, &link.info.peer, &tls) };
+        let via = link.cold.as_ref().and_then(|cold| cold.via());
+        let asked = Request { source: Some(&source), body, via, ..Request::new(&request, &link.info.peer, &tls) };
         let reply = self.handler.on_request(&asked);
         let wanted = source.wanted.into_inner();
         self.next_ticket += u64::from(wanted.is_some());

@@ -5,6 +5,7 @@ use crate::threads::handle::ConnHandle;
 use crate::topics::topic::Scope;
 use crate::turn::timers::Timer;
 use std::sync::Arc;
+use tautline_conn::front::Via;
 use tautline_io::Address;
 use tautline_ws::CloseCode;
 
@@ -47,6 +48,11 @@ impl Cold {
             Scope::Exact => &mut self.topics,
             Scope::Prefix => &mut self.more().prefixes,
         }
+    }
+
+    /// The client's way through the proxies before the server.
+    pub(crate) fn via(&self) -> Option<&Via> {
+        self.more.as_ref()?.via.as_deref()
     }
 
     /// The memory that it keeps until the application or the peer gives it up.
@@ -131,6 +137,8 @@ pub(crate) struct More {
     pub(crate) reconnects: bool,
     /// The first bytes that the connection carries which are opened already.
     pub(crate) plain: u32,
+    /// The client's way, if it is not the peer of the socket.
+    pub(crate) via: Option<Box<Via>>,
 }
 
 #[cfg(test)]
@@ -141,6 +149,6 @@ mod tests {
     #[test]
     fn are_small() {
         assert!(size_of::<Cold>() <= 40, "{}", size_of::<Cold>());
-        assert!(size_of::<More>() <= 64, "{}", size_of::<More>());
+        assert!(size_of::<More>() <= 72, "{}", size_of::<More>());
     }
 }

@@ -13,6 +13,7 @@ use crate::turn::visit::MESSAGE;
 use core::ops::ControlFlow;
 use tautline_buf::{Buf, Pool};
 use tautline_conn::frames::{self, Read, Visitor};
+use tautline_conn::proxy_header::looks_like;
 use tautline_conn::tick::Tick;
 use tautline_conn::verdict::Stop;
 use tautline_io::{Driver, End, Received};
@@ -252,6 +253,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.secure(link)?;
                 Ok(Progress::Further(used))
             }
+            Phase::ProxyHeader => Ok(match self.read_proxy_header(link, &wire[used..]) {
+                Some(len) => Progress::Further(used + len),
+                None if link.phase.is_gone() => Progress::Stops(wire.len()),
+                None => Progress::Stops(used),
+            }),
             Phase::Offloaded(_) => {
                 link.held = true;
                 Ok(Progress::Stops(used))
@@ -269,7 +275,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     Step::Offloaded => wire.len() - used,
                     Step::Waits => return Ok(Progress::Stops(used)),
                 };
-                let (read, handshake) = self.handshake_step(link, &mut wire[used..used + len])?;
+                let header = looks_like(&wire[used..]);
+                let step = self.handshake_step(link, &mut wire[used..used + len]);
+                let (read, handshake) = step.inspect_err(|_| self.hint_at_header(link, header))?;
                 used += read;
                 if handshake == Handshake::Complete {
                     self.secured(link)?;

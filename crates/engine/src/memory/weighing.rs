@@ -83,7 +83,7 @@ const fn state(phase: &Phase) -> &'static str {
     match phase {
         Phase::Open => "open",
         Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => "closing",
-        Phase::Proxy(_) | Phase::Tls | Phase::Offloaded(_) | Phase::Answer(_) => "handshake",
+        Phase::Proxy(_) | Phase::ProxyHeader | Phase::Tls | Phase::Offloaded(_) | Phase::Answer(_) => "handshake",
         Phase::Request(_) | Phase::Waiting(_) | Phase::Streaming(_) => "http",
     }
 }

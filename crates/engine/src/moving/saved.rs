@@ -13,7 +13,7 @@ use zeroize::{Zeroize, Zeroizing};
 /// The version of the format that this build writes for connections that [move](crate::Shard::save).
 ///
 /// It includes the formats of what is within: a change of one of those raises it, too.
-pub const SAVED_FORMAT: u8 = 3;
+pub const SAVED_FORMAT: u8 = 4;
 /// The oldest version that this build reads: no release had an older one.
 const OLDEST: u8 = 3;
 /// Most topics, prefixes, timers and messages that are read of each. The bytes bound the memory before this does.
@@ -59,6 +59,8 @@ pub(crate) struct Saved {
     pub(crate) access: Vec<u8>,
     /// Bytes from the peer that were opened and not processed, before `received`.
     pub(crate) plain: Vec<u8>,
+    /// The client's way, if it is not the socket's peer: that peer as text, and the header of the PROXY protocol, empty without one.
+    pub(crate) via: Option<(String, Vec<u8>)>,
 }
 
 /// Bytes that are wiped on drop, and shown by their number.
@@ -106,6 +108,7 @@ impl Saved {
             + self.peer.len()
             + self.access.len()
             + self.plain.len()
+            + self.via.as_ref().map_or(0, |(direct, header)| direct.len() + header.len() + 9)
             + self.subprotocol.as_ref().map_or(0, String::len)
             + 16 * self.timers.len();
         let room = fixed + waiting + names + bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
@@ -154,6 +157,11 @@ impl Saved {
         put(&self.access, out);
         if !self.plain.is_empty() {
             put(&self.plain, out);
+        }
+        out.push(u8::from(self.via.is_some()));
+        if let Some((direct, header)) = &self.via {
+            put(direct.as_bytes(), out);
+            put(header, out);
         }
     }
 
@@ -215,6 +223,11 @@ impl Saved {
             deflate: if flag(6) { Some(take_array::<1>(rest)?[0]) } else { None },
             access: since(3, version, || Some(take(rest)?.to_vec()))?,
             plain: if flag(7) { take(rest)?.to_vec() } else { Vec::new() },
+            via: since(4, version, || match take_array(rest)? {
+                [0] => Some(None),
+                [1] => Some(Some((text(rest)?, take(rest)?.to_vec()))),
+                _ => None,
+            })?,
         })
     }
 }
@@ -300,6 +313,7 @@ mod tests {
 
     /// A connection as each version from `OLDEST` on wrote it. Later builds must read all of them.
     const VERSION_3: &[u8] = include_bytes!("../../tests/data/saved_connection_3.bin");
+    const VERSION_4: &[u8] = include_bytes!("../../tests/data/saved_connection_4.bin");
 
     impl Saved {
         fn encode(&self) -> Zeroizing<Vec<u8>> {
@@ -345,13 +359,21 @@ mod tests {
             deflate: Some(0xe5),
             access: b"an entry".to_vec(),
             plain: b"the rest of a record".to_vec(),
+            via: Some(("10.0.0.1:4711".into(), b"header".to_vec())),
         }
     }
 
     #[test]
     fn decode_reverses_encode() {
-        let small =
-            Saved { streaming: None, subprotocol: None, queue: Vec::new(), deflate: None, plain: Vec::new(), ..full() };
+        let small = Saved {
+            streaming: None,
+            subprotocol: None,
+            queue: Vec::new(),
+            deflate: None,
+            plain: Vec::new(),
+            via: None,
+            ..full()
+        };
         for saved in [full(), small, Saved { peer: "unix:".into(), ..Saved::default() }] {
             let bytes = saved.encode();
             assert!(bytes.len() <= bytes.capacity());
@@ -374,9 +396,10 @@ mod tests {
 
     #[test]
     fn this_build_reads_all_versions_and_writes_the_latest() {
-        assert_eq!(Saved::decode(VERSION_3).unwrap(), full());
+        assert_eq!(Saved::decode(VERSION_3).unwrap(), Saved { via: None, ..full() });
+        assert_eq!(Saved::decode(VERSION_4).unwrap(), full());
         assert!(
-            *full().encode() == VERSION_3,
+            *full().encode() == VERSION_4,
             "the format has changed: raise its version, and keep what it wrote here"
         );
     }
@@ -384,13 +407,13 @@ mod tests {
     /// No build has written version 2 as it is here: it stands for any older one.
     #[test]
     fn fields_that_an_older_version_lacks_have_their_defaults() {
-        let saved = Saved { access: Vec::new(), plain: Vec::new(), ..full() };
+        let saved = Saved { access: Vec::new(), plain: Vec::new(), via: None, ..full() };
         let mut old = saved.encode().to_vec();
-        // Without the length of `access`, which is the last field.
-        old.truncate(old.len() - 4);
+        // Without the length of `access`, and without the byte of `via` behind it.
+        old.truncate(old.len() - 5);
         old[0] = 2;
         assert_eq!(Saved::decode_from(2, &old).unwrap(), saved);
-        assert!(Saved::decode(&old).unwrap_err().to_string().contains("this build reads 3 to 3"));
+        assert!(Saved::decode(&old).unwrap_err().to_string().contains("this build reads 3 to 4"));
     }
 
     #[test]

@@ -36,7 +36,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_conn::frames;
+use tautline_conn::front::Via;
 use tautline_conn::outbound::Outbound;
+use tautline_conn::proxy_header::ProxyHeader;
 use tautline_conn::wire::Wire;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
@@ -351,6 +353,24 @@ fn saved_access(access: &mut Option<Box<AccessTable>>, token: Token, shared: &Sh
     saved
 }
 
+/// The way of a client, as [`Saved`] has it.
+fn saved_via(via: &Via) -> (String, Vec<u8>) {
+    let mut out = Buf::new();
+    // It was read from such bytes, so it can be written.
+    let written = via.header.as_ref().is_some_and(|header| header.write_v2(false, &mut out).is_ok());
+    (via.direct.to_string(), if written { out.filled().to_vec() } else { Vec::new() })
+}
+
+fn restored_via((direct, header): &(String, Vec<u8>)) -> Result<Via, String> {
+    let header = if header.is_empty() { None } else { ProxyHeader::read(header).map_err(|error| error.to_string())? };
+    Ok(Via::new(address(direct)?, header.map(|(header, _)| header)))
+}
+
+/// An address as [`Saved`] has it.
+fn address(text: &str) -> Result<Address, String> {
+    if text == "unix:" { Ok(Address::UnixUnnamed) } else { text.parse() }
+}
+
 type Reason = fn(&mut Staying) -> &mut usize;
 
 fn save<'d, S: Session, H: Handler>(
@@ -409,6 +429,7 @@ fn save<'d, S: Session, H: Handler>(
             cold.names(scope).iter().flat_map(|names| names.list()).map(|name| name.as_ref().into()).collect()
         };
         (saved.topics, saved.prefixes) = (names(Scope::Exact), names(Scope::Prefix));
+        saved.via = cold.via().map(saved_via);
         if let Some(more) = &cold.more {
             let running = more.timers.iter().filter(|timer| timer.at != Tick::MAX);
             saved.timers = running.map(|timer| (timer.id, timer.at.saturating_sub(now))).collect();
@@ -453,10 +474,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
         decoder.set_streaming(self.shared.config.streaming);
         let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
-        let peer = match saved.peer.as_str() {
-            "unix:" => Address::UnixUnnamed,
-            peer => peer.parse().map_err(invalid)?,
-        };
+        let peer = address(&saved.peer).map_err(invalid)?;
+        let via = saved.via.as_ref().map(restored_via).transpose().map_err(invalid)?;
         let state = catch_unwind(AssertUnwindSafe(|| self.handler.restore_state(&saved.state)));
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
         let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
@@ -495,6 +514,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         if saved.subprotocol.is_some() {
             link.cold.get_or_insert_default().subprotocol = saved.subprotocol.map(String::into_boxed_str);
+        }
+        if via.is_some() {
+            link.cold.get_or_insert_default().more().via = via.map(Box::new);
         }
         link.set_plain(saved.plain.len());
         let Saved { topics, prefixes, timers, access, .. } = saved;

@@ -19,6 +19,7 @@ use std::io;
 use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
+use tautline_conn::front::Begins;
 use tautline_conn::message::{Delivery, Encoded};
 use tautline_conn::tick::millis;
 use tautline_io::{Address, Driver, End, Listener, Received, Sink, Token};
@@ -295,9 +296,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if self.refuses(driver, token, &peer) {
             return;
         }
+        let begins = self.shared.config.front.begins(&peer);
+        if begins == Begins::Refused {
+            return self.refuse_peer(driver, token, &peer);
+        }
         match self.engine.accept() {
             Ok(session) => {
-                let phase = if self.engine.is_plain() { Phase::Request(self.empty_head()) } else { Phase::Tls };
+                let phase = if begins == Begins::WithHeader { Phase::ProxyHeader } else { self.first_phase() };
                 let from = peer.clone();
                 let opened = self.guard(format_args!("a connection from {from}"), |core| {
                     core.open_link(token, phase, session, peer, None);

@@ -57,6 +57,8 @@ pub struct State {
     pub events: VecDeque<Event>,
     /// The `room` of new connections.
     pub room: usize,
+    /// The peer of all connections. Without one it is an unnamed Unix socket.
+    pub peer: Option<Address>,
     /// Addresses of outgoing connections, with the connections' numbers.
     pub dialed: Vec<(u32, Address)>,
     /// The timeouts of all turns, the latest last.
@@ -231,7 +233,7 @@ impl tautline_io::Driver for Fake {
     }
 
     fn peer(&self, _token: Token) -> Option<Address> {
-        Some(Address::UnixUnnamed)
+        Some(self.0.borrow().peer.clone().unwrap_or(Address::UnixUnnamed))
     }
 
     fn waker(&self) -> Waker {
