@@ -4,15 +4,12 @@
 //! alert. It does so for an error of the decrypter, so these suites wrap the library's: what is found here becomes an error
 //! for which rustls sends the right alert.
 
-#[cfg(feature = "ring")]
-use crate::hkdf::Prepared;
 use core::cell::Cell;
 use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::cipher::{
     AeadKey, InboundOpaqueMessage, InboundPlainMessage, Iv, KeyBlockShape, MessageDecrypter, MessageEncrypter,
     Tls12AeadAlgorithm, Tls13AeadAlgorithm, UnsupportedOperationError,
 };
-use rustls::crypto::tls13::Hkdf;
 use rustls::{
     ConnectionTrafficSecrets, ContentType, Error, PeerMisbehaved, SupportedCipherSuite, Tls12CipherSuite,
     Tls13CipherSuite,
@@ -21,8 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tautline_tls::alert::Alert;
 use tautline_tls::record::BadHeader;
-#[cfg(feature = "ring")]
-use tautline_tls_records::AeadChoice;
 
 /// Most records in a row without content.
 const MOST_EMPTY: u8 = 31;
@@ -62,14 +57,14 @@ fn unexpected(what: &'static str) -> Error {
     refuse(BadHeader { alert: Alert::UNEXPECTED_MESSAGE, what })
 }
 
-/// The suite with guarded records, and with the cheapest HKDF. Each is made once for the process.
+/// The suite with guarded records. Each is made once for the process.
 pub(crate) fn guarded(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     static MADE: Mutex<BTreeMap<u16, SupportedCipherSuite>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     *made.entry(suite.suite().into()).or_insert_with(|| match suite {
         SupportedCipherSuite::Tls13(suite) => SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
             common: copy(&suite.common),
-            hkdf_provider: hkdf(suite),
+            hkdf_provider: suite.hkdf_provider,
             aead_alg: Box::leak(Box::new(Guarded(suite.aead_alg))),
             quic: suite.quic,
         }))),
@@ -81,17 +76,6 @@ pub(crate) fn guarded(suite: SupportedCipherSuite) -> SupportedCipherSuite {
             aead_alg: Box::leak(Box::new(Guarded(suite.aead_alg))),
         }))),
     })
-}
-
-/// The suite's HKDF: that over ring, unless AWS-LC is to do all cryptography.
-fn hkdf(suite: &Tls13CipherSuite) -> &'static dyn Hkdf {
-    #[cfg(feature = "ring")]
-    if AeadChoice::current() != AeadChoice::AwsLc
-        && let Some(prepared) = Prepared::over(suite.common.hash_provider.algorithm())
-    {
-        return prepared;
-    }
-    suite.hkdf_provider
 }
 
 fn copy(common: &CipherSuiteCommon) -> CipherSuiteCommon {

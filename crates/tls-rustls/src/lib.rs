@@ -33,8 +33,6 @@ mod engine;
 mod error;
 pub mod fused;
 mod guard;
-#[cfg(feature = "ring")]
-mod hkdf;
 mod key_log;
 mod kind;
 mod platform;
