@@ -24,7 +24,7 @@ impl<S: Session> Connection<S> {
             return Ok(Step::Wait);
         };
         self.input.wire.take(len);
-        self.output.phase = if self.output.is_plain { Self::first_request(&self.config) } else { Phase::Tls };
+        self.output.phase = if self.output.session.is_plain() { Self::first_request(&self.config) } else { Phase::Tls };
         if let (Some(client), Some(named)) = (&mut self.client, header.client().cloned()) {
             let direct = std::mem::replace(&mut client.peer, named);
             client.via = Some(Via::new(direct, Some(header)));
