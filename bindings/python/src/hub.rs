@@ -86,7 +86,7 @@ impl Hub {
     }
 
     fn open(&self, py: Python<'_>, key: u64, opened: Opened) -> PyResult<()> {
-        let Opened { shared, request, response, subprotocol, deflate, tls, peer } = opened;
+        let Opened { shared, request, response, subprotocol, deflate, tls, peer, direct } = opened;
         let link = Py::new(py, Link::new(shared))?;
         lock(&self.state).links.insert(key, link.clone_ref(py));
         let info = PyDict::new(py);
@@ -95,6 +95,7 @@ impl Hub {
         info.set_item("subprotocol", subprotocol)?;
         info.set_item("deflate", deflate)?;
         info.set_item("peer", peer)?;
+        info.set_item("direct_peer", direct)?;
         info.set_item("tls", tls_dict(py, &tls)?)?;
         self.tell(py, "open", key, (link, info))
     }

@@ -1,10 +1,11 @@
 use crate::crossing::Marks;
 use crate::keepalive::Keepalive;
 use crate::windows::Windows;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline::{CloseCode, Config, DeflateConfig, Origins, SlowConsumer};
+use tautline::{CloseCode, Config, DeflateConfig, Front, Origins, Prefixes, SlowConsumer};
 
 /// The time that stands for none.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
@@ -33,6 +34,8 @@ pub(crate) struct Options {
     /// Whether windows are kept between messages, their memory in all, the base-2 logarithm of a window, and the level.
     compression: Option<(bool, usize, u8, u32)>,
     subprotocols: Vec<String>,
+    /// Networks of the proxies that send headers of the PROXY protocol, and of those that name clients in X-Forwarded-For.
+    proxies: (Vec<String>, Vec<String>),
 }
 
 impl Options {
@@ -60,6 +63,18 @@ impl Options {
         let window = 1 << window_bits.clamp(9, 15);
         let each = INFLATER + if level <= 3 { FAST + window } else { ZLIB + 4 * window };
         Windows::new(if context_takeover { memory } else { 0 }, each)
+    }
+
+    /// The proxies before a server.
+    ///
+    /// # Errors
+    /// One of the networks is none.
+    pub(crate) fn front(&self) -> PyResult<Front> {
+        let networks = |names| Prefixes::list(names).map_err(PyValueError::new_err);
+        let mut front = Front::default();
+        front.proxy_protocol_from = networks(&self.proxies.0)?;
+        front.forwarded_from = networks(&self.proxies.1)?;
+        Ok(front)
     }
 
     pub(crate) fn config(&self) -> Config {

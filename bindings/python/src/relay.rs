@@ -50,6 +50,8 @@ pub(crate) struct Opened {
     pub(crate) deflate: bool,
     pub(crate) tls: TlsInfo,
     pub(crate) peer: String,
+    /// The peer of the socket.
+    pub(crate) direct: String,
 }
 
 impl Relay {
@@ -155,7 +157,7 @@ impl Handler for Relay {
         if !opening.deflate {
             conn.state().window = None;
         }
-        let (id, peer) = (conn.id(), conn.peer().to_string());
+        let (id, peer, direct) = (conn.id(), conn.peer().to_string(), conn.direct_peer().to_string());
         let Some(shared) = conn.state().shared.clone() else { return };
         // A connection opens once.
         let _ = shared.id.set(id);
@@ -167,6 +169,7 @@ impl Handler for Relay {
             deflate: opening.deflate,
             tls: opening.tls.clone(),
             peer,
+            direct,
         };
         tell(&mut self.unwoken, &shared, News::Open(Box::new(opened)), &[]);
         if let Some(keepalive) = &self.keepalive {

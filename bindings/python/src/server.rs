@@ -57,7 +57,7 @@ impl Server {
             let side = ServerSide { inbox, outbox, queue, windows, asks, headers, refuses };
             Ok(Relay::new(Role::Server(side), options.keepalive()))
         };
-        let config = Arc::new(options.config());
+        let config = Arc::new(Config { front: options.front()?, ..options.config() });
         let limits = SharedLimits::default();
         let here = loops == 0;
         let loops = loops.max(1);

@@ -185,6 +185,12 @@ pub const TAUT_SET_SLOW_TURN_MS: u32 = 19;
 pub const TAUT_SET_HANDSHAKE_THREADS: u32 = 20;
 /// Setting of a server: 1 refuses clients that offer none of its subprotocols. Default 0.
 pub const TAUT_SET_REQUIRE_SUBPROTOCOL: u32 = 21;
+/// Setting of a server: 1 serves peers that `taut_settings_proxy_protocol_from` does not name, without a header. With 0, the
+/// default, their connections are reset, if it names some.
+pub const TAUT_SET_OTHERS_WITHOUT_HEADER: u32 = 22;
+/// Setting of a server: 1 has the proxies of `taut_settings_forwarded_from` name clients in `Forwarded` (RFC 7239). With 0, the
+/// default, they do in `X-Forwarded-For`.
+pub const TAUT_SET_FORWARDED: u32 = 23;
 
 /// Policy for slow peers: close the connection with 1008.
 pub const TAUT_SLOW_DISCONNECT: u32 = 0;

@@ -3,7 +3,7 @@ use crate::config::flag;
 use crate::failure::Failure;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tautline::{Config, Origins, SlowConsumer};
+use tautline::{Config, ForwardedHeader, Origins, Prefixes, SlowConsumer};
 
 /// Limits, deadlines and policies of connections. Servers and clients copy them when they are made.
 pub(crate) struct Settings {
@@ -38,6 +38,18 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets the proxies whose connections begin with a header of the PROXY protocol.
+    pub(crate) fn proxy_protocol_from(&self, prefixes: &[String]) -> Result<(), Failure> {
+        self.lock().front.proxy_protocol_from = networks(prefixes)?;
+        Ok(())
+    }
+
+    /// Sets the proxies whose requests name the client.
+    pub(crate) fn forwarded_from(&self, prefixes: &[String]) -> Result<(), Failure> {
+        self.lock().front.forwarded_from = networks(prefixes)?;
+        Ok(())
+    }
+
     /// Sets a number.
     pub(crate) fn set(&self, setting: u32, value: u64) -> Result<(), Failure> {
         let mut config = self.lock();
@@ -64,6 +76,9 @@ impl Settings {
             TAUT_SET_SLOW_TURN_MS => config.slow_turn = unless_zero(value),
             TAUT_SET_HANDSHAKE_THREADS => config.offload.threads = Some(threads(value)?),
             TAUT_SET_REQUIRE_SUBPROTOCOL => config.upgrade.require_subprotocol = flag(value)?,
+            TAUT_SET_OTHERS_WITHOUT_HEADER => config.front.others_without_header = flag(value)?,
+            TAUT_SET_FORWARDED if flag(value)? => config.front.forwarded_header = ForwardedHeader::Forwarded,
+            TAUT_SET_FORWARDED => config.front.forwarded_header = ForwardedHeader::XForwardedFor,
             _ => return Err(Failure::new(TAUT_ERR_VALUE, "there is no such setting")),
         }
         Ok(())
@@ -72,6 +87,10 @@ impl Settings {
     fn lock(&self) -> MutexGuard<'_, Config> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn networks(prefixes: &[String]) -> Result<Prefixes, Failure> {
+    Prefixes::list(prefixes).map_err(|error| Failure::with_text(TAUT_ERR_VALUE, error))
 }
 
 fn number(value: u64) -> Result<usize, Failure> {
@@ -127,10 +146,10 @@ mod tests {
     #[test]
     fn every_setting_is_known_and_no_other() {
         let settings = Settings::new(TAUT_PRESET_LOW_LATENCY).unwrap();
-        for setting in 1..=TAUT_SET_REQUIRE_SUBPROTOCOL {
+        for setting in 1..=TAUT_SET_FORWARDED {
             assert!(settings.set(setting, 1).is_ok(), "{setting}");
         }
-        for setting in [0, TAUT_SET_REQUIRE_SUBPROTOCOL + 1] {
+        for setting in [0, TAUT_SET_FORWARDED + 1] {
             assert_eq!(settings.set(setting, 1).unwrap_err().code, TAUT_ERR_VALUE);
         }
         assert!(settings.set(TAUT_SET_DEFLATE, 2).is_err() && settings.set(TAUT_SET_SLOW_POLICY, 4).is_err());

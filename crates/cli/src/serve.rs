@@ -12,6 +12,7 @@ mod broker;
 mod broker;
 mod check;
 mod deadlines;
+mod front;
 mod gate;
 #[cfg(feature = "harden")]
 mod harden;
@@ -45,6 +46,7 @@ use access::AccessFile;
 use admin::AdminArguments;
 use broker::BrokerArguments;
 use deadlines::DeadlineArguments;
+use front::FrontArguments;
 use gate::Gate;
 use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
@@ -140,6 +142,8 @@ pub(crate) struct Arguments {
     tls: TlsArguments,
     #[command(flatten)]
     loops: LoopArguments,
+    #[command(flatten)]
+    front: FrontArguments,
     #[command(flatten)]
     deadlines: DeadlineArguments,
     #[command(flatten)]
@@ -644,6 +648,7 @@ impl Arguments {
         if let Some(bytes) = loops.memory_budget {
             config.limits.memory = bytes;
         }
+        self.front.apply(&mut config);
         self.deadlines.apply(&mut config)?;
         let cpus = cpus()?.len();
         config.slow_turn = config.slow_turn.map(|most| most * sharing(loops.shards, cpus));

@@ -8,8 +8,9 @@ use http::HeaderMap;
 use std::sync::Arc;
 #[cfg(feature = "tls")]
 use std::{fs, io, path::Path};
-use tautline_engine::Config;
 use tautline_engine::connection::Connection;
+use tautline_engine::{Config, Via};
+use tautline_io::Address;
 use tautline_tls::plain;
 #[cfg(feature = "tls")]
 use tautline_tls::{Certificate, ServerConfig};
@@ -105,11 +106,58 @@ impl Acceptor {
     /// # Errors
     /// [`Error::Connect`] if the handshake fails before there is a request.
     pub async fn ask<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<Asking<T>, Error> {
-        let session: Session = match &self.tls {
+        self.begin(io, Connection::server(self.session()?, self.config.clone(), now())).await
+    }
+
+    /// As [`accept`](Self::accept), over a connection with this peer, of which [`Config::front`] tells what is believed: a header
+    /// of the PROXY protocol before TLS, or the client that a request names. [`WebSocket::peer`] is the client then.
+    ///
+    /// ```no_run
+    /// use tautline_tokio::{Acceptor, Config, Prefixes};
+    ///
+    /// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut config = Config::default();
+    /// config.front.proxy_protocol_from = Prefixes::list(&["10.0.0.0/8"])?;
+    /// let acceptor = Acceptor::plain().with_config(config);
+    /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8080").await?;
+    /// let (stream, peer) = listener.accept().await?;
+    /// let socket = acceptor.accept_from(stream, peer).await?;
+    /// println!("{:?} by {:?}", socket.peer(), socket.via().map(|via| &via.direct));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept), and if the header is wrong, or the peer is none of those who send one.
+    pub async fn accept_from<T>(&self, io: T, peer: impl Into<Address>) -> Result<WebSocket<T>, Error>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.ask_from(io, peer).await?.upgrade(HeaderMap::new()).await
+    }
+
+    /// As [`ask`](Self::ask), over a connection with this [peer](Self::accept_from).
+    ///
+    /// # Errors
+    /// Those of [`accept_from`](Self::accept_from), before there is a request.
+    pub async fn ask_from<T>(&self, io: T, peer: impl Into<Address>) -> Result<Asking<T>, Error>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.begin(io, Connection::server_from(self.session()?, peer.into(), self.config.clone(), now())).await
+    }
+
+    fn session(&self) -> Result<Session, Error> {
+        Ok(match &self.tls {
             Some(tls) => tls.accept()?,
             None => Box::new(plain::Session),
-        };
-        let connection = Connection::server(session, self.config.clone(), now());
+        })
+    }
+
+    async fn begin<T>(&self, io: T, connection: Connection<Session>) -> Result<Asking<T>, Error>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
         let mut socket = WebSocket::new(io, connection, self.config.clone())?;
         socket.opening().await?;
         Ok(Asking { socket })
@@ -154,6 +202,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     #[must_use]
     pub fn request(&self) -> &http::Request<()> {
         self.socket.connection_ref().request().expect("a request waits")
+    }
+
+    /// The client, if the connection was accepted [from a known peer](Acceptor::ask_from).
+    #[must_use]
+    pub fn peer(&self) -> Option<&Address> {
+        self.socket.peer()
+    }
+
+    /// The client's way through proxies, if it is not the peer of the socket.
+    #[must_use]
+    pub fn via(&self) -> Option<&Via> {
+        self.socket.via()
     }
 
     /// The request's body, of at most [`Limits::max_body`](tautline_engine::Limits) bytes.

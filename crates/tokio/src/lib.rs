@@ -68,10 +68,10 @@ pub use socket::WebSocket;
 pub use split::{Receiver, Sender};
 pub use tautline_engine::connection::{Opened, Unsent};
 pub use tautline_engine::{
-    Cause, Closed, Config, ConnectError, Deadline, Deadlines, Limits, Lookup, Outgoing, Proxy, ProxyKind, Reconnect,
-    Resolver, SlowConsumer, Target,
+    Cause, Closed, Config, ConnectError, Deadline, Deadlines, ForwardedHeader, Front, Limits, Lookup, Outgoing, Prefix,
+    Prefixes, Proxy, ProxyHeader, ProxyKind, ProxyTls, Reconnect, Resolver, SlowConsumer, Target, Via,
 };
-pub use tautline_io::{Keepalive, Source, TcpOptions};
+pub use tautline_io::{Address, Keepalive, Source, TcpOptions};
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, ProtocolVersion, Roots, ServerConfig, TlsInfo};
 pub use tautline_ws::handshake::{Origin, OriginError, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, RetryAfter, deflate::DeflateConfig};

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tautline_engine::connection::{Connection, Context as Buffers, Event, Opened};
-use tautline_engine::{Cause, Closed, Config, ConnectError, Deadline, Outgoing};
+use tautline_engine::{Cause, Closed, Config, ConnectError, Deadline, Outgoing, Via};
+use tautline_io::Address;
 use tautline_tls::{Session as _, TlsInfo};
 use tautline_ws::CloseCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -204,6 +205,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     #[must_use]
     pub const fn messages_dropped(&self) -> u64 {
         self.connection.messages_dropped()
+    }
+
+    /// The client of a connection that was accepted [from a known peer](crate::Acceptor::accept_from).
+    pub fn peer(&self) -> Option<&Address> {
+        self.connection.peer()
+    }
+
+    /// The client's way through proxies, with the facts in a header of the PROXY protocol. `None` if the client is the peer of
+    /// the socket.
+    pub fn via(&self) -> Option<&Via> {
+        self.connection.via()
     }
 
     /// The stream below. Reading from it or writing to it breaks the connection.

@@ -45,10 +45,13 @@ def native_options(
     ping_timeout: typing.Optional[float],
     close_timeout: typing.Optional[float],
     subprotocols: typing.Sequence[str] = (),
+    proxies: tuple[typing.Sequence[str], typing.Sequence[str]] = ((), ()),
 ) -> Limits:
     """Checks arguments, and returns them for the native part."""
     if isinstance(subprotocols, str):
         raise TypeError("subprotocols must be a list, not a str")
+    if any(isinstance(networks, str) for networks in proxies):
+        raise TypeError("proxy_protocol_from and forwarded_from must be lists, not a str")
     if isinstance(max_size, tuple):
         max_size = max_size[0]
     write = marks(write_limit, "write_limit") or (MAX_BACKLOG, MAX_BACKLOG)
@@ -62,5 +65,6 @@ def native_options(
         "close_timeout": close_timeout,
         "compression": native_compression(compression),
         "subprotocols": tuple(subprotocols),
+        "proxies": tuple(tuple(networks) for networks in proxies),
     }
     return Limits(write[0], write[1], tuple(options.items()))

@@ -379,6 +379,23 @@ pub unsafe extern "C" fn taut_conn_get_peer(conn: Conn, text: *mut c_char, text_
     code(guard(|| in_conn(conn, call)))
 }
 
+/// Writes the address of the socket's peer into `text`, as `taut_conn_get_peer` does: the client, or the proxy next to the server
+/// (`taut_settings_proxy_protocol_from`, `taut_settings_forwarded_from`).
+///
+/// Only inside a callback of the connection; elsewhere the result is TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_conn_get_direct_peer(conn: Conn, text: *mut c_char, text_room: usize) -> Code {
+    let call = |conn: &mut tautline::Conn<'_, State>| {
+        // SAFETY: the caller gives the memory away for this call, and characters are bytes.
+        put_text(unsafe { chars(text, text_room) }?, &conn.direct_peer().to_string());
+        Ok(())
+    };
+    code(guard(|| in_conn(conn, call)))
+}
+
 /// Writes the result of the TLS handshake into `facts`. Without TLS they are empty.
 ///
 /// Only inside a callback of the connection; elsewhere the result is TAUT_ERR_STATE.

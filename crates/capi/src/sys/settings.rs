@@ -114,6 +114,59 @@ pub unsafe extern "C" fn taut_settings_origins(
     unsafe { change(settings, error, set) }
 }
 
+/// Sets the proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS: addresses, networks
+/// such as `10.0.0.0/8`, or `unix` for Unix sockets.
+///
+/// A connection of theirs without a right header is reset. Connections of others are reset too, unless
+/// TAUT_SET_OTHERS_WITHOUT_HEADER is 1. The client in the header is the peer everywhere, and `taut_conn_get_direct_peer` has the
+/// proxy. Any other text is an error (TAUT_ERR_VALUE) that says what to write. The default is none.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_proxy_protocol_from(
+    settings: *const Settings,
+    prefixes: *const Slice,
+    prefixes_count: usize,
+    error: *mut ErrorDetail,
+) -> Code {
+    let set = |settings: &settings::Settings| {
+        // SAFETY: the caller gives an array of slices.
+        let prefixes = unsafe { texts(prefixes, prefixes_count) }?;
+        settings.proxy_protocol_from(&prefixes)
+    };
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, set) }
+}
+
+/// Sets the proxies whose requests name the client in `X-Forwarded-For`, or in `Forwarded` with TAUT_SET_FORWARDED: addresses,
+/// networks such as `10.0.0.0/8`, or `unix` for Unix sockets.
+///
+/// The last address there that is none of these is the peer everywhere, and `taut_conn_get_direct_peer` has the proxy. Any other
+/// text is an error (TAUT_ERR_VALUE) that says what to write. The default is none.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_forwarded_from(
+    settings: *const Settings,
+    prefixes: *const Slice,
+    prefixes_count: usize,
+    error: *mut ErrorDetail,
+) -> Code {
+    let set = |settings: &settings::Settings| {
+        // SAFETY: the caller gives an array of slices.
+        let prefixes = unsafe { texts(prefixes, prefixes_count) }?;
+        settings.forwarded_from(&prefixes)
+    };
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, set) }
+}
+
 /// Runs `change` on settings and reports its failure.
 ///
 /// # Safety

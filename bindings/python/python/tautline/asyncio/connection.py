@@ -52,6 +52,8 @@ class Connection:
         self.compressed = False
         """Whether permessage-deflate was negotiated."""
         self.remote_address: typing.Any = None
+        # The peer of the socket: the client, or the proxy next to the server.
+        self.direct_address: typing.Any = None
         self.local_address: typing.Any = None
         self._limits = limits
         self._link: typing.Any = None
@@ -71,6 +73,7 @@ class Connection:
         self.compressed = info["deflate"]
         self.tls = info["tls"]
         self.remote_address = address_of(info["peer"])
+        self.direct_address = address_of(info["direct_peer"])
         self.state = State.OPEN
 
     def _closed(self, rcvd: typing.Any, sent: typing.Any, rcvd_first: bool, error: typing.Optional[str]) -> None:

@@ -380,13 +380,17 @@ def serve(
     loops: int = 0,
     unix: bool = False,
     path: typing.Any = None,
+    proxy_protocol_from: typing.Sequence[str] = (),
+    forwarded_from: typing.Sequence[str] = (),
     **unsupported: typing.Any,
 ) -> Server:
     """Starts a server when it is awaited or entered: ``async with serve(handler, host, port) as server``.
 
     ``handler`` is a coroutine function, called with each connection. ``ssl`` is a :class:`tautline.tls.SSLContext`.
-    ``sock`` is a stream socket that is bound, or that listens already; it is closed with the server. ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does. The other arguments
-    are those of ``websockets``.
+    ``sock`` is a stream socket that is bound, or that listens already; it is closed with the server. ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does.
+    ``proxy_protocol_from`` and ``forwarded_from`` are networks of proxies, such as ``10.0.0.0/8``, or ``unix``: those
+    whose connections begin with a header of the PROXY protocol, and those whose requests name the client in
+    ``X-Forwarded-For``. ``remote_address`` is the client then. The other arguments are those of ``websockets``.
     """
     _refuse(unsupported)
     if sock is not None and (host is not None or port is not None):
@@ -405,6 +409,7 @@ def serve(
         ping_timeout=ping_timeout,
         close_timeout=close_timeout,
         subprotocols=subprotocols or (),
+        proxies=(proxy_protocol_from, forwarded_from),
     )
     hooks = (origins, select_subprotocol, process_request, process_response)
     arguments = {
