@@ -14,6 +14,7 @@ mod faults;
 mod feed;
 #[cfg(feature = "files")]
 mod files;
+mod front;
 mod generations;
 mod keeper;
 mod ktls;

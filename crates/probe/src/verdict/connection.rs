@@ -6,7 +6,7 @@ use tautline::layers::tls::alert::Alert;
 
 /// How a listener that expects a PROXY header treats a client, and what to do. Clients cannot tell it from other silence.
 pub(super) const EXPECTS_PROXY: &str = "; a listener for the PROXY protocol (HAProxy: accept-proxy; nginx: listen … \
-                                        proxy_protocol) ends or ignores a connection without its header: use the address of \
+                                        proxy_protocol; taut: --proxy-protocol-from) ends or ignores a connection without its header: use the address of \
                                         the load balancer before it, or a listener without that";
 
 pub(super) fn judge(facts: &Facts) -> Vec<Verdict> {
