@@ -20,6 +20,7 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{HandshakeCost, Link};
 use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
 use crate::turn::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
@@ -62,6 +63,29 @@ impl<S, T> Link<S, T> {
             Some(Answer::Retry) => self.cost = HandshakeCost::Plain,
             None => {}
         }
+    }
+}
+
+impl<E: Engine, H: Handler> Reactor<E, H> {
+    /// Takes a session back from the pool, and continues the connection.
+    pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
+        let Done { token, session, wire, result, out, stalled, took } = done;
+        let counters = &self.core.shared.counters;
+        counters.handshakes_offloaded.add(u64::from(result.is_some()));
+        counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
+        if result.is_some() {
+            self.core.shared.remote.live_outcomes().offloaded.add(millis(took));
+        }
+        let Some(link) = self.take(token) else {
+            self.core.shared.pool.give(wire);
+            self.core.shared.pool.give(out);
+            return;
+        };
+        self.visit_link(driver, link, |core, _, link| {
+            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
+                core.stop(link, stop);
+            }
+        });
     }
 }
 
@@ -152,27 +176,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.shared.pool.give(wire);
             self.shared.pool.give(out);
         }
-    }
-
-    /// Takes a session back from the pool, and continues the connection.
-    pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
-        let Done { token, session, wire, result, out, stalled, took } = done;
-        let counters = &self.shared.counters;
-        counters.handshakes_offloaded.add(u64::from(result.is_some()));
-        counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
-        if result.is_some() {
-            self.shared.remote.live_outcomes().offloaded.add(millis(took));
-        }
-        let Some(link) = self.take(token) else {
-            self.shared.pool.give(wire);
-            self.shared.pool.give(out);
-            return;
-        };
-        self.visit_link(driver, link, |core, _, link| {
-            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
-                core.stop(link, stop);
-            }
-        });
     }
 
     /// Continues a connection with the session, the rest of the input, the output and the result of the pool.

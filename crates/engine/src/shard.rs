@@ -26,7 +26,8 @@ use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
 use crate::turn::clock::Clock;
-use crate::turn::core::{Core, Slot};
+use crate::turn::core::Core;
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
 use crate::turn::stall::Stall;
 use crate::turn::timer::{Tick, Wheel};
@@ -75,7 +76,7 @@ use tautline_ws::deflate::SharedDeflater;
 /// ```
 pub struct Shard<E: Engine, H: Handler> {
     pub(crate) driver: Box<dyn Driver>,
-    pub(crate) core: Core<E, H>,
+    pub(crate) reactor: Reactor<E, H>,
 }
 
 impl<E: Engine, H: Handler> Shard<E, H> {
@@ -130,43 +131,46 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             probe: None,
             engine,
             handler,
-            slots: Vec::new(),
             batch_alloc: BatchAlloc::new(),
             shared,
             wheel: Wheel::new(),
-            due: Vec::new(),
-            commands,
-            commands_left: false,
             admission,
             access,
             dials: HashMap::new(),
-            resolver: SystemResolver::default(),
-            lookups: Arc::default(),
             addresses: AddressMemory::default(),
             dial_timers: BinaryHeap::new(),
             drain_end: None,
-            draining: None,
             handshakes: None,
             distrust_end: 0,
             kernel_tls,
-            walk: Vec::new(),
-            is_started: false,
             unanswered: 0,
             next_ticket: 0,
-            unserved: 0,
             is_ending: false,
-            slow_turn: Tick::MAX,
-            slow_turn_news: 0,
-            stall: Stall::default(),
             clock: Clock::default(),
             dates: DateCache::default(),
             pace: Pace::default(),
             openings: Openings::default(),
             resting: VecDeque::new(),
+        };
+        let reactor = Reactor {
+            core,
+            slots: Vec::new(),
+            due: Vec::new(),
+            commands,
+            commands_left: false,
+            resolver: SystemResolver::default(),
+            lookups: Arc::default(),
+            draining: None,
+            walk: Vec::new(),
+            is_started: false,
+            unserved: 0,
+            slow_turn: Tick::MAX,
+            slow_turn_news: 0,
+            stall: Stall::default(),
             restored: Vec::new(),
             move_began: None,
         };
-        Ok(Self { driver, core })
+        Ok(Self { driver, reactor })
     }
 
     /// Sets the probe that observes messages. It works without times of arrival if the driver does not know them.
@@ -174,11 +178,11 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if let Err(error) = probe.begin(&mut *self.driver) {
             log::info!("the driver does not tell the time at which bytes arrived: {error}");
         }
-        if self.core.engine.is_plain() {
+        if self.reactor.core.engine.is_plain() {
             probe.without_tls();
         }
-        self.core.shared.sends = probe.times_sends().then(Sends::new);
-        self.core.probe = Some(probe);
+        self.reactor.core.shared.sends = probe.times_sends().then(Sends::new);
+        self.reactor.core.probe = Some(probe);
     }
 
     /// Listens at `address`, and returns the actual address, with its port.
@@ -191,73 +195,73 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Begins to connect to `target`. [`Handler::on_open`] or [`Handler::on_connect_failed`] follows in a later turn.
     pub fn connect(&mut self, target: Arc<Target>) -> DialId {
-        self.core.refresh();
-        self.core.dial(&mut *self.driver, target)
+        self.reactor.core.refresh();
+        self.reactor.dial(&mut *self.driver, target)
     }
 
     /// A handle to this shard, for other threads.
     #[must_use]
     pub fn handle(&self) -> ShardHandle {
-        self.core.shared.remote.clone()
+        self.reactor.core.shared.remote.clone()
     }
 
     /// Sets the other shards of the same server, which get messages published here.
     pub fn set_others(&mut self, others: Vec<ShardHandle>) {
-        self.core.shared.others = others;
+        self.reactor.core.shared.others = others;
     }
 
     /// Extends the topics to other hosts, before the first connection.
     pub fn set_bridge(&mut self, bridge: Bridge) {
         bridge.add_shard(self.handle());
-        self.core.shared.bridge = Some(bridge);
-        self.core.shared.topics.are_bridged = true;
+        self.reactor.core.shared.bridge = Some(bridge);
+        self.reactor.core.shared.topics.are_bridged = true;
     }
 
     /// Counts connections for limits together with other shards, before the first connection.
     pub fn share_limits(&mut self, limits: SharedLimits) {
-        self.core.admission = Admission::new(limits, &self.core.shared.config.limits, self.handle());
-        self.core.shared.budget = self.core.admission.budget().clone();
+        self.reactor.core.admission = Admission::new(limits, &self.reactor.core.shared.config.limits, self.handle());
+        self.reactor.core.shared.budget = self.reactor.core.admission.budget().clone();
     }
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
     pub fn set_handshake_pool(&mut self, pool: HandshakePool<E::Session>) {
-        self.core.handshakes = Some(Handshakes::new(pool, self.driver.waker()));
+        self.reactor.core.handshakes = Some(Handshakes::new(pool, self.driver.waker()));
     }
 
     /// Sets the pool that helps to seal large messages; see [`Records`](crate::Records).
     pub fn set_record_pool(&mut self, pool: RecordPool) {
-        self.core.shared.records = Some(pool);
+        self.reactor.core.shared.records = Some(pool);
     }
 
     /// The shard's application.
     pub const fn handler(&mut self) -> &mut H {
-        &mut self.core.handler
+        &mut self.reactor.core.handler
     }
 
     /// The results of the probe so far, if there is one.
     #[must_use]
     pub fn stages(&self) -> Option<Box<Stages>> {
-        self.core.stages()
+        self.reactor.core.stages()
     }
 
     /// The probe's results for one outgoing connection, if it has some.
     #[must_use]
     pub fn stages_of(&self, dial: DialId) -> Option<Box<Stages>> {
-        self.core.probe.as_ref().and_then(|probe| probe.stages_of(dial))
+        self.reactor.core.probe.as_ref().and_then(|probe| probe.stages_of(dial))
     }
 
     /// The shard's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.core.shared.remote.counters()
+        self.reactor.core.shared.remote.counters()
     }
 
     /// Calls `act` with the application and an open connection; `None` if the connection is not open.
     ///
     /// Messages sent by `act` leave in the next [`turn`](Self::turn), or at [`flush`](Self::flush).
     pub fn with_conn<R>(&mut self, conn: ConnId, act: impl FnOnce(&mut H, &mut Conn<'_, H::State>) -> R) -> Option<R> {
-        let core = &mut self.core;
-        let Some(Slot::Link(link)) = core.slots.get_mut(conn.token.index as usize) else { return None };
+        let Reactor { core, slots, .. } = &mut self.reactor;
+        let Some(Slot::Link(link)) = slots.get_mut(conn.token.index as usize) else { return None };
         if link.token != conn.token || !matches!(link.phase, Phase::Open | Phase::Overrun | Phase::CloseQueued) {
             return None;
         }
@@ -268,7 +272,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Sends messages that were sent or published outside a turn.
     pub fn flush(&mut self) {
-        self.core.deliver_all(&mut *self.driver);
+        self.reactor.deliver_all(&mut *self.driver);
     }
 
     /// Waits at most `longest` for events, handles them, and sends the resulting output.
@@ -276,35 +280,35 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// If the driver itself fails.
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
-        let _turn = InTurn::begin(&self.core.shared.remote);
-        let woke = self.core.shared.now;
-        self.core.refresh();
-        self.core.watch_turn(woke);
-        if !self.core.is_started {
-            self.core.report_start();
+        let _turn = InTurn::begin(&self.reactor.core.shared.remote);
+        let woke = self.reactor.core.shared.now;
+        self.reactor.core.refresh();
+        self.reactor.watch_turn(woke);
+        if !self.reactor.is_started {
+            self.reactor.report_start();
         }
-        if self.core.draining.is_some() {
-            self.core.go_on_draining(&mut *self.driver);
+        if self.reactor.draining.is_some() {
+            self.reactor.go_on_draining(&mut *self.driver);
         }
-        self.core.deliver(&mut *self.driver);
-        let wait = self.core.wait(longest);
-        let (began, bytes) = (self.core.shared.now, self.core.shared.counters.bytes_in.get());
-        self.driver.turn(wait, &mut self.core)?;
-        let Core { stall, shared, .. } = &mut self.core;
+        self.reactor.deliver(&mut *self.driver);
+        let wait = self.reactor.wait(longest);
+        let (began, bytes) = (self.reactor.core.shared.now, self.reactor.core.shared.counters.bytes_in.get());
+        self.driver.turn(wait, &mut self.reactor)?;
+        let Reactor { stall, core: Core { shared, .. }, .. } = &mut self.reactor;
         stall.look(woke, began, wait, shared.now);
         if !stall.goes_on(shared.counters.bytes_in.get() != bytes, shared.now) {
-            self.core.expire_links(&mut *self.driver);
+            self.reactor.expire_links(&mut *self.driver);
         }
-        self.core.expire(&mut *self.driver);
-        if self.core.shared.timers.is_due(self.core.shared.now) {
-            self.core.expire_timers(&mut *self.driver);
+        self.reactor.expire(&mut *self.driver);
+        if self.reactor.core.shared.timers.is_due(self.reactor.core.shared.now) {
+            self.reactor.expire_timers(&mut *self.driver);
         }
-        self.core.deliver(&mut *self.driver);
-        self.core.go_on_opening(&mut *self.driver);
-        self.core.go_on_resting(&mut *self.driver);
-        self.core.keep_limits(&mut *self.driver);
-        if self.core.shared.sends.is_some() {
-            self.core.report_sends();
+        self.reactor.deliver(&mut *self.driver);
+        self.reactor.go_on_opening(&mut *self.driver);
+        self.reactor.go_on_resting(&mut *self.driver);
+        self.reactor.keep_limits(&mut *self.driver);
+        if self.reactor.core.shared.sends.is_some() {
+            self.reactor.core.report_sends();
         }
         Ok(())
     }
@@ -324,35 +328,38 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Whether there is no connection and no attempt to connect.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.core.dials.is_empty() && self.core.shared.counters.connections.get() == 0
+        self.reactor.core.dials.is_empty() && self.reactor.core.shared.counters.connections.get() == 0
     }
 
     /// Ends the shard at once, with a reset of its connections, and returns the application.
     pub fn into_handler(self) -> H {
-        self.core.handler
+        self.reactor.core.handler
     }
 
     /// Whether a drain has begun and no connection is left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.core.drain_end.is_some() && self.core.shared.counters.connections.get() == 0
+        self.reactor.core.drain_end.is_some() && self.reactor.core.shared.counters.connections.get() == 0
     }
 
     /// Begins a drain like [`ShardHandle::drain`], from this thread.
     pub fn drain(&mut self, code: CloseCode, reason: &str, deadline: Duration) {
-        self.core.refresh();
-        self.core.drain(&mut *self.driver, code, reason, deadline);
+        self.reactor.core.refresh();
+        self.reactor.drain(&mut *self.driver, code, reason, deadline);
     }
 
     /// Begins a drain like [`ShardHandle::drain_for_restart`], from this thread.
     pub fn drain_for_restart(&mut self, restart: &Restart, deadline: Duration) {
-        self.core.refresh();
-        self.core.drain_for_restart(&mut *self.driver, restart, deadline);
+        self.reactor.core.refresh();
+        self.reactor.drain_for_restart(&mut *self.driver, restart, deadline);
     }
 }
 
 impl<E: Engine, H: Handler> std::fmt::Debug for Shard<E, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shard").field("number", &self.core.shared.shard).field("driver", &self.driver.name()).finish()
+        f.debug_struct("Shard")
+            .field("number", &self.reactor.core.shared.shard)
+            .field("driver", &self.driver.name())
+            .finish()
     }
 }

@@ -12,6 +12,7 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::threads::remote::ShardHandle;
 use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
 use crate::turn::timer::Tick;
 use std::fmt;
 use tautline_conn::closed::Cause;
@@ -29,6 +30,97 @@ const PLACES: usize = 6;
 
 /// The kind of news about descriptors; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
 const NEWS: usize = 5;
+
+impl<E: Engine, H: Handler> Reactor<E, H> {
+    /// Applies the limits, since one may be passed.
+    pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
+        self.core.admission.due = false;
+        self.core.admission.look_at = Tick::MAX;
+        self.core.bound_accepting(driver);
+        if !self.core.shared.remote.has_own_descriptors() && self.core.admission.take_wanted_descriptors() {
+            self.evict_for_descriptors(driver);
+        }
+        // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
+        // as the loop with the surplus does not run.
+        let grew = std::mem::take(&mut self.core.admission.grew);
+        for kind in [Kind::Handshake, Kind::Http] {
+            if self.evict(driver, kind).is_err() && grew {
+                self.core.check_others();
+            }
+        }
+        self.make_place(driver);
+        // The connections that gave way left their places. The next look may be a second away.
+        if std::mem::take(&mut self.core.admission.due) {
+            self.core.bound_accepting(driver);
+        }
+        if self.core.admission.waits_for_others() {
+            self.core.admission.look_at = self.core.admission.look_at.min(self.core.shared.now + RETRY);
+        }
+    }
+
+    /// `Err` if the limit is passed, but by the connections of other loops.
+    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) -> Result<(), ()> {
+        loop {
+            match self.core.admission.surplus(kind, &self.core.shared.config.limits, self.core.shared.now) {
+                Ok(first) => {
+                    let before = self.core.admission.waiting(kind).len();
+                    let (name, limit) = (kind.name(), kind.limit(&self.core.shared.config.limits));
+                    self.visit(driver, first.token, |core, _, link| {
+                        core.give_way(link, kind, first, format_args!("{name} ({limit})"), 1 + kind as usize);
+                    });
+                    if self.core.admission.waiting(kind).len() == before {
+                        return Ok(());
+                    }
+                }
+                Err(Stays::WithinLimit) => return Ok(()),
+                Err(Stays::OthersTurn) => return Err(()),
+                Err(Stays::Until(at)) => {
+                    self.core.admission.look_at = self.core.admission.look_at.min(at);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Has a connection without a WebSocket give its place to a new one, while accepting pauses.
+    fn make_place(&mut self, driver: &mut dyn Driver) {
+        match self.core.admission.place(self.core.shared.now) {
+            Ok((kind, first)) => {
+                let limit = self.core.shared.config.limits.max_connections;
+                self.visit(driver, first.token, |core, _, link| {
+                    core.give_way(link, kind, first, format_args!("limits.max_connections ({limit})"), PLACES);
+                });
+            }
+            Err(Stays::Until(at)) => self.core.admission.look_at = self.core.admission.look_at.min(at),
+            Err(Stays::WithinLimit | Stays::OthersTurn) => {}
+        }
+    }
+
+    /// Has a connection without a WebSocket give its descriptor back, here or on another shard. Returns whether one has.
+    ///
+    /// None has the time that it has at `max_handshakes`: nobody else could be accepted meanwhile.
+    pub(crate) fn make_room_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
+        let has_room = self.evict_for_descriptors(driver);
+        // A loop with a table of its own would gain nothing from others.
+        if !has_room && !self.core.shared.remote.has_own_descriptors() {
+            self.core.admission.want_descriptors();
+            self.core.check_others();
+        }
+        has_room
+    }
+
+    fn evict_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
+        // A connection that has been answered already waits for less.
+        [Kind::Http, Kind::Handshake].into_iter().any(|kind| {
+            let Some(first) = self.core.admission.waiting(kind).first() else { return false };
+            let before = self.core.admission.waiting(kind).len();
+            self.visit(driver, first.token, |core, _, link| {
+                core.give_way(link, kind, first, format_args!("the end of descriptors (ulimit -n)"), NEWS);
+            });
+            self.core.admission.waiting(kind).len() < before
+        })
+    }
+}
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Counts a new connection.
@@ -136,98 +228,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Applies the limits, since one may be passed.
-    pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
-        self.admission.due = false;
-        self.admission.look_at = Tick::MAX;
-        self.bound_accepting(driver);
-        if !self.shared.remote.has_own_descriptors() && self.admission.take_wanted_descriptors() {
-            self.evict_for_descriptors(driver);
-        }
-        // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
-        // as the loop with the surplus does not run.
-        let grew = std::mem::take(&mut self.admission.grew);
-        for kind in [Kind::Handshake, Kind::Http] {
-            if self.evict(driver, kind).is_err() && grew {
-                self.check_others();
-            }
-        }
-        self.make_place(driver);
-        // The connections that gave way left their places. The next look may be a second away.
-        if std::mem::take(&mut self.admission.due) {
-            self.bound_accepting(driver);
-        }
-        if self.admission.waits_for_others() {
-            self.admission.look_at = self.admission.look_at.min(self.shared.now + RETRY);
-        }
-    }
-
-    /// `Err` if the limit is passed, but by the connections of other loops.
-    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) -> Result<(), ()> {
-        loop {
-            match self.admission.surplus(kind, &self.shared.config.limits, self.shared.now) {
-                Ok(first) => {
-                    let before = self.admission.waiting(kind).len();
-                    let (name, limit) = (kind.name(), kind.limit(&self.shared.config.limits));
-                    self.visit(driver, first.token, |core, _, link| {
-                        core.give_way(link, kind, first, format_args!("{name} ({limit})"), 1 + kind as usize);
-                    });
-                    if self.admission.waiting(kind).len() == before {
-                        return Ok(());
-                    }
-                }
-                Err(Stays::WithinLimit) => return Ok(()),
-                Err(Stays::OthersTurn) => return Err(()),
-                Err(Stays::Until(at)) => {
-                    self.admission.look_at = self.admission.look_at.min(at);
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Has a connection without a WebSocket give its place to a new one, while accepting pauses.
-    fn make_place(&mut self, driver: &mut dyn Driver) {
-        match self.admission.place(self.shared.now) {
-            Ok((kind, first)) => {
-                let limit = self.shared.config.limits.max_connections;
-                self.visit(driver, first.token, |core, _, link| {
-                    core.give_way(link, kind, first, format_args!("limits.max_connections ({limit})"), PLACES);
-                });
-            }
-            Err(Stays::Until(at)) => self.admission.look_at = self.admission.look_at.min(at),
-            Err(Stays::WithinLimit | Stays::OthersTurn) => {}
-        }
-    }
-
     /// Has the other loops look at the limits. Until then each can be past them by one connection.
     pub(crate) fn check_others(&self) {
         self.shared.others.iter().for_each(ShardHandle::check_limits);
-    }
-
-    /// Has a connection without a WebSocket give its descriptor back, here or on another shard. Returns whether one has.
-    ///
-    /// None has the time that it has at `max_handshakes`: nobody else could be accepted meanwhile.
-    pub(crate) fn make_room_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
-        let has_room = self.evict_for_descriptors(driver);
-        // A loop with a table of its own would gain nothing from others.
-        if !has_room && !self.shared.remote.has_own_descriptors() {
-            self.admission.want_descriptors();
-            self.check_others();
-        }
-        has_room
-    }
-
-    fn evict_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
-        // A connection that has been answered already waits for less.
-        [Kind::Http, Kind::Handshake].into_iter().any(|kind| {
-            let Some(first) = self.admission.waiting(kind).first() else { return false };
-            let before = self.admission.waiting(kind).len();
-            self.visit(driver, first.token, |core, _, link| {
-                core.give_way(link, kind, first, format_args!("the end of descriptors (ulimit -n)"), NEWS);
-            });
-            self.admission.waiting(kind).len() < before
-        })
     }
 
     /// Ends a connection in favour of newer ones, at a limit with this name.
@@ -291,15 +294,15 @@ mod tests {
     fn nobody_gives_way_for_descriptors_that_are_free_again() {
         let (kernel, mut shard) = shard();
         // No connection gives way, so another loop is to make room.
-        assert!(!shard.core.make_room_for_descriptors(&mut *shard.driver));
+        assert!(!shard.reactor.make_room_for_descriptors(&mut *shard.driver));
         kernel.push(Event::Accept);
         for _ in 0..5 {
-            shard.core.admission.check();
+            shard.reactor.core.admission.check();
             shard.turn(None).unwrap();
         }
         assert_eq!((shard.counters().connections, shard.counters().handshakes_evicted), (1, 0));
         // Where none was accepted since, one gives way.
-        assert!(shard.core.make_room_for_descriptors(&mut *shard.driver));
+        assert!(shard.reactor.make_room_for_descriptors(&mut *shard.driver));
         assert_eq!(shard.counters().handshakes_evicted, 1);
     }
 
@@ -324,7 +327,7 @@ mod tests {
         (0..3).for_each(|_| shard.turn(None).unwrap());
         let counters = shard.counters();
         assert_eq!((counters.connections, counters.open, counters.handshakes_evicted), (10, 8, 0));
-        assert!(shard.core.admission.paused, "all places are taken");
+        assert!(shard.reactor.core.admission.paused, "all places are taken");
         // The loop wakes by itself once one of them has had its time.
         let wait = kernel.0.borrow().waits.last().copied().flatten().unwrap();
         assert!(wait <= Duration::from_millis(GRACE_AT_FULL), "{wait:?}");
@@ -332,7 +335,7 @@ mod tests {
             now.set(now.get() + Duration::from_millis(GRACE_AT_FULL));
             (0..3).for_each(|_| shard.turn(None).unwrap());
             assert_eq!(shard.counters().handshakes_evicted, evicted);
-            assert!(!shard.core.admission.paused);
+            assert!(!shard.reactor.core.admission.paused);
             kernel.push(Event::Accept);
             (0..3).for_each(|_| shard.turn(None).unwrap());
         }

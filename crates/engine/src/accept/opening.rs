@@ -21,8 +21,9 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
 use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
 use std::time::Duration;
-use tautline_io::{Driver, Received};
+use tautline_io::{Address, Driver, Received, Token};
 use tautline_tls::Engine;
 
 impl<S, T> Link<S, T> {
@@ -38,6 +39,89 @@ impl<S, T> Link<S, T> {
     /// Whether more is expected of it than its end.
     pub(crate) fn goes_on(&self) -> bool {
         self.phase.takes_messages() || self.phase.is_handshaking()
+    }
+}
+
+impl<E: Engine, H: Handler> Reactor<E, H> {
+    /// Keeps input for a later turn. The driver pauses, so there is no more of it.
+    #[cold]
+    pub(crate) fn keep_input(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: Box<Link<E::Session, H::State>>,
+        data: Received<'_>,
+    ) {
+        let bytes = data.bytes();
+        self.visit_link(driver, link, |core, _, link| {
+            core.heard(link, bytes.len());
+            if link.carry.is_empty() {
+                link.carry = core.shared.pool.take_for(bytes.len());
+            }
+            link.carry.put(bytes);
+            link.held = true;
+            if std::mem::replace(&mut link.awaits, Awaits::Opening) == Awaits::Opening {
+                core.openings.keep(bytes.len());
+            } else {
+                core.openings.keep(link.carry.len());
+                core.openings.push(link.token);
+                core.stop_waiting(link);
+            }
+        });
+        while self.core.openings.hold_too_much() {
+            self.step_oldest(driver);
+        }
+    }
+
+    /// Goes on with connections whose input waits, in this turn's time. One has a step in each turn.
+    pub(crate) fn go_on_opening(&mut self, driver: &mut dyn Driver) {
+        while self.core.openings.are_waiting() && self.core.openings.may_step(|| self.core.clock.elapsed()) {
+            self.step_oldest(driver);
+        }
+    }
+
+    /// Goes on with the connection whose input has waited longest, if it has not ended.
+    fn step_oldest(&mut self, driver: &mut dyn Driver) {
+        let Some(mut link) = self.core.openings.pop().and_then(|token| self.take(token)) else { return };
+        self.core.openings.has_stepped = true;
+        self.core.forget_input(&link);
+        link.awaits = Awaits::Nothing;
+        if link.phase.is_handshaking() {
+            self.core.wait_again(&link);
+        }
+        let begun = self.core.clock.elapsed();
+        // The visit resumes the input that was held.
+        self.visit_link(driver, link, |_, _, _| {});
+        self.core.end_opening(begun);
+    }
+
+    /// Begins to serve a connection from `peer`.
+    pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
+        if self.core.refuses(driver, token, &peer) {
+            return;
+        }
+        let begins = self.core.shared.config.front.begins(&peer);
+        if begins == Begins::Refused {
+            return self.core.refuse_peer(driver, token, &peer);
+        }
+        match self.core.engine.accept() {
+            Ok(session) => {
+                let with_header = begins == Begins::WithHeader;
+                let phase = if with_header { Phase::ProxyHeader } else { self.core.first_phase() };
+                let from = peer.clone();
+                let opened = self.core.guard(format_args!("a connection from {from}"), |core| {
+                    core.open_link(token, phase, session, peer, None)
+                });
+                match opened {
+                    Some(link) => self.put_link(link),
+                    None => driver.close(token, true),
+                }
+                self.core.bound_accepting(driver);
+            }
+            Err(error) => {
+                self.core.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
+                driver.close(token, true);
+            }
+        }
     }
 }
 
@@ -69,62 +153,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.pace.measure(took);
     }
 
-    /// Keeps input for a later turn. The driver pauses, so there is no more of it.
-    #[cold]
-    pub(crate) fn keep_input(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: Box<Link<E::Session, H::State>>,
-        data: Received<'_>,
-    ) {
-        let bytes = data.bytes();
-        self.visit_link(driver, link, |core, _, link| {
-            core.heard(link, bytes.len());
-            if link.carry.is_empty() {
-                link.carry = core.shared.pool.take_for(bytes.len());
-            }
-            link.carry.put(bytes);
-            link.held = true;
-            if std::mem::replace(&mut link.awaits, Awaits::Opening) == Awaits::Opening {
-                core.openings.keep(bytes.len());
-            } else {
-                core.openings.keep(link.carry.len());
-                core.openings.push(link.token);
-                core.stop_waiting(link);
-            }
-        });
-        while self.openings.hold_too_much() {
-            self.step_oldest(driver);
-        }
-    }
-
     /// The input of a connection is processed or dropped now, if it waits.
     pub(crate) fn forget_input(&mut self, link: &Link<E::Session, H::State>) {
         if link.awaits == Awaits::Opening {
             self.openings.forget(link.carry.len());
         }
-    }
-
-    /// Goes on with connections whose input waits, in this turn's time. One has a step in each turn.
-    pub(crate) fn go_on_opening(&mut self, driver: &mut dyn Driver) {
-        while self.openings.are_waiting() && self.openings.may_step(|| self.clock.elapsed()) {
-            self.step_oldest(driver);
-        }
-    }
-
-    /// Goes on with the connection whose input has waited longest, if it has not ended.
-    fn step_oldest(&mut self, driver: &mut dyn Driver) {
-        let Some(mut link) = self.openings.pop().and_then(|token| self.take(token)) else { return };
-        self.openings.has_stepped = true;
-        self.forget_input(&link);
-        link.awaits = Awaits::Nothing;
-        if link.phase.is_handshaking() {
-            self.wait_again(&link);
-        }
-        let begun = self.clock.elapsed();
-        // The visit resumes the input that was held.
-        self.visit_link(driver, link, |_, _, _| {});
-        self.end_opening(begun);
     }
 }
 
@@ -327,7 +360,7 @@ mod tests {
         bench.turn();
         let asked: Vec<String> = (0..=many / 2 + 1).map(|index| format!("/{index}")).collect();
         assert_eq!(bench.shard.handler().asked, asked, "the first, and each for which there was no memory");
-        let kept = bench.shard.core.openings.kept();
+        let kept = bench.shard.reactor.core.openings.kept();
         assert!(kept <= MOST_KEPT && kept > MOST_KEPT - 2 * READ, "{kept}");
         assert!(bench.shard.counters().memory_partial < 2 * MOST_KEPT as u64 + 2 * READ as u64);
         // Some end meanwhile.
@@ -335,7 +368,7 @@ mod tests {
             bench.kernel.push(Event::Failed(index));
         }
         (0..many).for_each(|_| bench.turn());
-        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        assert_eq!((bench.shard.reactor.core.openings.kept(), bench.shard.reactor.core.openings.len()), (0, 0));
         let counters = bench.shard.counters();
         assert_eq!((counters.handshaking, counters.memory_partial), (0, 0));
     }
@@ -359,8 +392,8 @@ mod tests {
                     bench.kernel.push(Event::Bytes(0, HELLO.to_vec()));
                     bench.turn();
                     assert_eq!(bench.kernel.received(0), ECHO, "an open connection has its echo in each turn");
-                    most = most.max(bench.shard.core.openings.len());
-                    assert!(bench.shard.core.openings.kept() <= SLOW as usize + 2 * request.len());
+                    most = most.max(bench.shard.reactor.core.openings.len());
+                    assert!(bench.shard.reactor.core.openings.kept() <= SLOW as usize + 2 * request.len());
                     bench.kernel.with(newcomer, |wire| !wire.received.is_empty())
                 });
                 assert!(is_answered, "an honest client waits behind one byte of each at most");
@@ -374,9 +407,12 @@ mod tests {
         (1..=SLOW).for_each(|index| bench.kernel.push(Event::Bytes(index, b"\r".to_vec())));
         (1..=SLOW).for_each(|index| bench.kernel.push(Event::Failed(index)));
         bench.turn();
-        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, SLOW as usize));
+        assert_eq!(
+            (bench.shard.reactor.core.openings.kept(), bench.shard.reactor.core.openings.len()),
+            (0, SLOW as usize)
+        );
         bench.turn();
-        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        assert_eq!((bench.shard.reactor.core.openings.kept(), bench.shard.reactor.core.openings.len()), (0, 0));
         let counters = bench.shard.counters();
         assert_eq!((counters.open, counters.memory_partial), (2 + u64::from(honest - SLOW), 0));
         assert_eq!((counters.handshaking, bench.shard.holdings().waiting), (0, 0));
@@ -389,14 +425,14 @@ mod tests {
             bench.request(index);
         }
         bench.turn();
-        assert!(bench.shard.core.openings.kept() > 0);
+        assert!(bench.shard.reactor.core.openings.kept() > 0);
         // The loop sleeps past all deadlines of handshakes, so that a few go on and the others are late.
         for _ in 0..40 {
             let now = &bench.shard.handler().now;
             now.set(now.get() + Duration::from_secs(4));
             bench.turn();
         }
-        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        assert_eq!((bench.shard.reactor.core.openings.kept(), bench.shard.reactor.core.openings.len()), (0, 0));
         let counters = bench.shard.counters();
         assert_eq!((counters.handshaking, counters.memory_partial), (0, 0));
         assert!(counters.missed_handshake > 0, "{counters:?}");
@@ -406,15 +442,15 @@ mod tests {
     #[test]
     fn no_more_connections_are_accepted_than_can_be_served() {
         let mut bench = Bench::new();
-        assert!(bench.shard.core.may_accept());
+        assert!(bench.shard.reactor.core.may_accept());
         for index in 1..u32::try_from(MOST).unwrap() + 2 {
             bench.request(index);
         }
         bench.turn();
-        assert!(!bench.shard.core.may_accept(), "{MOST} wait");
+        assert!(!bench.shard.reactor.core.may_accept(), "{MOST} wait");
         bench.turn();
-        assert_eq!(bench.shard.core.openings.len(), MOST - 1);
-        bench.shard.core.openings.begin(Duration::MAX);
-        assert!(bench.shard.core.may_accept());
+        assert_eq!(bench.shard.reactor.core.openings.len(), MOST - 1);
+        bench.shard.reactor.core.openings.begin(Duration::MAX);
+        assert!(bench.shard.reactor.core.may_accept());
     }
 }

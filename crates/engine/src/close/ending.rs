@@ -1,29 +1,25 @@
 //! How connections end: failures, deadlines and draining.
 
 use crate::accept::limits::Limit;
-use crate::close::restart::Restart;
-use crate::close::schedule::Schedule;
 use crate::handler::Handler;
+use crate::http::reply::status_response;
 use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
 use crate::topics::topic::Scope;
-use crate::turn::core::{Core, Draining, Slot};
+use crate::turn::core::Core;
 use http::StatusCode;
 use log::Level;
 use std::sync::Arc;
-use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
 use tautline_conn::due::Due;
 use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
 use tautline_conn::verdict::{Notice, Stage, Verdict};
-use tautline_io::{Driver, End, Token};
+use tautline_io::{Driver, End};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
-
-/// Connections that a drain closes in one turn: some milliseconds of work.
-const DRAINED_AT_ONCE: usize = 512;
+use tautline_ws::handshake;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Ends a connection whose input cannot be processed further.
@@ -181,37 +177,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.account.keep(link.token, &before, &cold.kept());
     }
 
-    /// Handles every deadline of a peer that has passed.
-    pub(crate) fn expire_links(&mut self, driver: &mut dyn Driver) {
-        let mut due = std::mem::take(&mut self.due);
-        self.wheel.advance(self.shared.now, &mut due);
-        for token in due.drain(..) {
-            self.expire_link(driver, token);
-        }
-        self.due = due;
-    }
-
-    /// Handles what else is due.
-    pub(crate) fn expire(&mut self, driver: &mut dyn Driver) {
-        let now = self.shared.now;
-        if self.shared.peer_log.due().is_some_and(|at| at <= now) {
-            self.shared.peer_log.report();
-        }
-        self.expire_dials(driver);
-        if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections.get() > 0 {
-            self.abort_all(driver);
-        }
-    }
-
-    fn expire_link(&mut self, driver: &mut dyn Driver, token: Token) {
-        let Some(Slot::Link(link)) = self.slots.get(token.index as usize) else { return };
-        // An entry is stale if the link has a later one.
-        if link.token == token && link.clock.scheduled <= self.shared.now {
-            self.visit(driver, token, Self::miss_deadline);
-        }
-    }
-
-    fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+    pub(crate) fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let now = self.shared.now;
         let (at, due) = self.next_due(link);
         if at <= now {
@@ -240,58 +206,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Stops accepting, and begins to close or end every connection.
-    pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
-        let draining = Draining { code, reason: reason.to_owned(), next: 0, schedule: None };
-        self.begin_drain(driver, draining, deadline);
-    }
-
-    /// Drains with 1012. Each client learns when it is to come back.
-    pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
-        let (count, pace) = (self.shared.counters.open.get(), self.pace.returns());
-        let schedule = Schedule::new(restart, (self.shared.now, deadline), count, pace);
-        log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
-        let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());
-        self.begin_drain(driver, Draining { code, reason, next: 0, schedule: Some(schedule) }, deadline);
-    }
-
-    fn begin_drain(&mut self, driver: &mut dyn Driver, draining: Draining, deadline: Duration) {
-        driver.stop_listening();
-        self.shared.remote.begin_drain();
-        self.drain_end = Some(self.shared.now + millis(deadline));
-        self.cancel_dials(driver);
-        self.draining = Some(draining);
-        self.go_on_draining(driver);
-    }
-
-    /// Closes or ends the next connections of a drain: a bounded number, so that those after them are still served.
-    pub(crate) fn go_on_draining(&mut self, driver: &mut dyn Driver) {
-        let Some(mut draining) = self.draining.take() else { return };
-        let end = self.slots.len().min(draining.next + DRAINED_AT_ONCE);
-        while draining.next < end {
-            if let Slot::Link(link) = &self.slots[draining.next] {
-                let Draining { code, reason, schedule, .. } = &mut draining;
-                let (token, now) = (link.token, self.shared.now);
-                let told = match schedule {
-                    Some(schedule) if matches!(link.phase, Phase::Open) => {
-                        if now < schedule.next_at() {
-                            break;
-                        }
-                        Some(format!("{} {reason}", schedule.close(now)))
-                    }
-                    _ => None,
-                };
-                let reason = told.as_deref().unwrap_or(reason);
-                self.visit(driver, token, |core, _, link| core.drain_link(link, *code, reason));
-            }
-            draining.next += 1;
-        }
-        if draining.next < self.slots.len() {
-            self.draining = Some(draining);
-        }
-    }
-
-    fn drain_link(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: &str) {
+    pub(crate) fn drain_link(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: &str) {
         match &link.phase {
             Phase::Open => link.close(code, reason),
             // A client that has sent a part of a request gets 503 for it.
@@ -310,11 +225,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    fn abort_all(&mut self, driver: &mut dyn Driver) {
-        log::warn!("{} connections did not close in time and are aborted", self.shared.counters.connections.get());
-        for index in 0..self.slots.len() {
-            let Slot::Link(link) = &self.slots[index] else { continue };
-            self.visit(driver, link.token, |core, _, link| core.end(link, Phase::GONE, Cause::Stopped));
+    /// Answers with `status`, and ends the connection.
+    pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
+        self.shared.counters.handshakes_failed.add(1);
+        let date = self.date();
+        self.note_answer(link, status);
+        let out = link.out.raw(&mut self.shared.pool);
+        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
+        self.end(link, Phase::finishing(false), Cause::Local);
+    }
+
+    /// A connection failed before it was open. Moves it to the phase `end`, and fails its dial.
+    pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, error: ConnectError) {
+        self.shared.counters.handshakes_failed.add(1);
+        self.end(link, end, Cause::Local);
+        if let Some(id) = link.info.dial {
+            self.fail_dial(id, error);
         }
     }
 }

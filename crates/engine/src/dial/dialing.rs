@@ -10,23 +10,22 @@ use crate::dial::times::{DialStep, Steps};
 use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::link::phase::Phase;
-use crate::link::state::Link;
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::timer::Tick;
 use resolver::Name;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tautline_conn::closed::{Cause, ConnectError, Deadline};
 use tautline_conn::tick::millis;
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn dial(&mut self, driver: &mut dyn Driver, target: Arc<Target>) -> DialId {
-        let id = self.shared.remote.dials().begin();
+        let id = self.core.shared.remote.dials().begin();
         self.begin_dial(driver, id, target);
         id
     }
@@ -34,8 +33,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn begin_dial(&mut self, driver: &mut dyn Driver, id: DialId, target: Arc<Target>) {
         let steps = Steps::default();
         let state = State::Resolving(Tick::MAX);
-        self.dials.insert(id, Dial { target, state, failures: 0, opened: 0, ends: false, address: None, steps });
-        if self.drain_end.is_some() {
+        self.core.dials.insert(id, Dial { target, state, failures: 0, opened: 0, ends: false, address: None, steps });
+        if self.core.drain_end.is_some() {
             return self.resolved(driver, id, Err(ConnectError::Ended(Cause::Stopped)));
         }
         self.attempt(driver, id);
@@ -43,7 +42,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Ends a dial for the application.
     pub(crate) fn disconnect(&mut self, driver: &mut dyn Driver, id: DialId, code: CloseCode, reason: &str) {
-        let Some(dial) = self.dials.get_mut(&id) else { return };
+        let Some(dial) = self.core.dials.get_mut(&id) else { return };
         dial.ends = true;
         match &mut dial.state {
             State::Linked(token) => {
@@ -59,32 +58,33 @@ impl<E: Engine, H: Handler> Core<E, H> {
             State::Racing(race) => {
                 let attempts = race.end_attempts();
                 self.close_attempts(driver, attempts);
-                self.fail_dial(id, ConnectError::Ended(Cause::Local));
+                self.core.fail_dial(id, ConnectError::Ended(Cause::Local));
             }
             State::Resolving(_) | State::Waiting(_) | State::Failed(_) => {
-                self.fail_dial(id, ConnectError::Ended(Cause::Local));
+                self.core.fail_dial(id, ConnectError::Ended(Cause::Local));
             }
         }
     }
 
     /// Begins an attempt to connect, with the resolver if the host is a name.
     fn attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
-        self.report_redial(id);
-        let Some(dial) = self.dials.get_mut(&id) else { return };
-        let end = self.shared.now + millis(self.shared.config.deadlines.connect);
+        self.core.report_redial(id);
+        let Some(dial) = self.core.dials.get_mut(&id) else { return };
+        let end = self.core.shared.now + millis(self.core.shared.config.deadlines.connect);
         dial.state = State::Resolving(end);
-        dial.steps = Steps::begin(self.clock.elapsed());
+        dial.steps = Steps::begin(self.core.clock.elapsed());
         let target = dial.target.clone();
-        if target.is_secure() == self.engine.is_plain() {
+        if target.is_secure() == self.core.engine.is_plain() {
             let scheme = if target.is_secure() { "wss" } else { "ws" };
-            let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", self.engine.name());
+            let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", self.core.engine.name());
             self.resolved(driver, id, Err(ConnectError::Target(error)));
             return;
         }
         // Before the network could fail, and have it tried again and again. A session may use up a ticket, and takes time.
         // So it is made for the check only if the first attempt has failed.
         let is_second = dial.failures == 1 && dial.opened == 0;
-        let name = || self.engine.connect(&target.tls_name()).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
+        let name =
+            || self.core.engine.connect(&target.tls_name()).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
         if let Err(error) = target.check().and_then(|()| if is_second { name().map(drop) } else { Ok(()) }) {
             return self.resolved(driver, id, Err(error));
         }
@@ -103,35 +103,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let (host, port) = target.first_hop();
         // The timer is needed since the resolver's threads may be busy with other names past the deadline.
-        self.dial_timers.push(Reverse((end, id)));
-        let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
+        self.core.dial_timers.push(Reverse((end, id)));
+        let until = Instant::now().checked_add(self.core.shared.config.deadlines.connect);
         if let Some(own) = &target.resolver {
-            let Some(lookup) = resolver::lookup(id, (host, port), until, self.shared.remote.clone(), &self.lookups)
+            let Some(lookup) =
+                resolver::lookup(id, (host, port), until, self.core.shared.remote.clone(), &self.lookups)
             else {
                 let error = format!("cannot resolve {host}: the resolver holds too many lookups without an answer");
                 return self.resolved(driver, id, Err(ConnectError::Resolve(error)));
             };
             // A lookup that a panic drops fails the attempt.
-            self.guard(format_args!("dial {id}"), |_| own.resolve(lookup));
+            self.core.guard(format_args!("dial {id}"), |_| own.resolve(lookup));
             return;
         }
-        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.shared.remote.clone() };
+        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.core.shared.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
-        }
-    }
-
-    /// Lets the application change the target of a further attempt.
-    fn report_redial(&mut self, id: DialId) {
-        let Some(dial) = self.dials.get(&id).filter(|dial| dial.failures > 0) else { return };
-        let mut target = Target::clone(&dial.target);
-        // A target that a panic left half changed is not used.
-        let changed = self.guard(format_args!("dial {id}"), |core| {
-            core.handler.on_redial(id, &mut target);
-            target
-        });
-        if let (Some(target), Some(dial)) = (changed, self.dials.get_mut(&id)) {
-            dial.target = Arc::new(target);
         }
     }
 
@@ -142,35 +129,35 @@ impl<E: Engine, H: Handler> Core<E, H> {
         id: DialId,
         result: Result<Vec<SocketAddr>, ConnectError>,
     ) {
-        let now = self.clock.elapsed();
-        let Some(dial) = self.dials.get_mut(&id).filter(|dial| matches!(dial.state, State::Resolving(_))) else {
+        let now = self.core.clock.elapsed();
+        let Some(dial) = self.core.dials.get_mut(&id).filter(|dial| matches!(dial.state, State::Resolving(_))) else {
             return;
         };
         match result {
             Ok(addresses) => {
                 dial.steps.end(DialStep::Resolved, now);
-                let order = self.addresses.order(addresses, Duration::from_millis(self.shared.now));
+                let order = self.core.addresses.order(addresses, Duration::from_millis(self.core.shared.now));
                 self.race(driver, id, order.into_iter().map(Address::Tcp).collect());
             }
             // Reported in a later call, since the application does not know the dial's id yet.
             Err(error) => {
                 dial.state = State::Failed(error);
-                self.dial_timers.push(Reverse((self.shared.now, id)));
+                self.core.dial_timers.push(Reverse((self.core.shared.now, id)));
             }
         }
     }
 
     fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>) {
-        let now = self.shared.now;
-        let Some(dial) = self.dials.get_mut(&id) else { return };
-        dial.state = State::Racing(Race::new(addresses, now, now + millis(self.shared.config.deadlines.connect)));
+        let now = self.core.shared.now;
+        let Some(dial) = self.core.dials.get_mut(&id) else { return };
+        dial.state = State::Racing(Race::new(addresses, now, now + millis(self.core.shared.config.deadlines.connect)));
         self.next_attempt(driver, id);
     }
 
     /// Connects to the next address, or fails the dial if no address and no attempt is left.
     fn next_attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
         loop {
-            let Some(Dial { state: State::Racing(race), target, .. }) = self.dials.get_mut(&id) else { return };
+            let Some(Dial { state: State::Racing(race), target, .. }) = self.core.dials.get_mut(&id) else { return };
             let Some(address) = race.next_address() else { break };
             let begun = match &target.source {
                 Some(source) => driver.connect_from(&address, source),
@@ -179,26 +166,26 @@ impl<E: Engine, H: Handler> Core<E, H> {
             match begun {
                 Ok(token) => {
                     race.attempts.push((token, address));
-                    race.next_at = self.shared.now + ATTEMPT_DELAY;
+                    race.next_at = self.core.shared.now + ATTEMPT_DELAY;
                     let due = race.due();
                     self.put(token, Slot::Attempt(token, id));
-                    self.dial_timers.push(Reverse((due, id)));
+                    self.core.dial_timers.push(Reverse((due, id)));
                     return;
                 }
                 Err(error) => {
                     let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-                    self.note_failure(tcp, &error);
+                    self.core.note_failure(tcp, &error);
                 }
             }
         }
-        let Some(dial) = self.dials.get_mut(&id) else { return };
+        let Some(dial) = self.core.dials.get_mut(&id) else { return };
         let State::Racing(race) = &mut dial.state else { return };
         if race.is_lost() {
             dial.state = State::Failed(race.error());
-            self.dial_timers.push(Reverse((self.shared.now, id)));
+            self.core.dial_timers.push(Reverse((self.core.shared.now, id)));
         } else {
             let end = race.end;
-            self.dial_timers.push(Reverse((end, id)));
+            self.core.dial_timers.push(Reverse((end, id)));
         }
     }
 
@@ -209,7 +196,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         self.put(token, Slot::Free);
-        let Some(Dial { state: State::Racing(race), target, .. }) = self.dials.get_mut(&id) else {
+        let Some(Dial { state: State::Racing(race), target, .. }) = self.core.dials.get_mut(&id) else {
             driver.close(token, true);
             return;
         };
@@ -218,10 +205,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let losers: Vec<_> = race.end_attempts().into_iter().filter(|&other| other != token).collect();
         let target = target.clone();
         self.close_attempts(driver, losers);
-        if let Some(dial) = self.dials.get_mut(&id) {
+        if let Some(dial) = self.core.dials.get_mut(&id) {
             dial.state = State::Linked(token);
             dial.address = address;
-            dial.steps.end(DialStep::Connected, self.clock.elapsed());
+            dial.steps.end(DialStep::Connected, self.core.clock.elapsed());
         }
         self.begin(driver, token, id, &target);
     }
@@ -229,21 +216,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The socket is connected: begins with the proxy, TLS or HTTP.
     fn begin(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, target: &Target) {
         let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
-        let session = match self.engine.connect(&target.tls_name()) {
+        let session = match self.core.engine.connect(&target.tls_name()) {
             Ok(session) => session,
             Err(error) => {
                 driver.close(token, true);
-                self.fail_dial(id, ConnectError::Ended(Cause::Tls(error)));
+                self.core.fail_dial(id, ConnectError::Ended(Cause::Tls(error)));
                 return;
             }
         };
-        let opened = self.guard(format_args!("dial {id}"), |core| {
-            core.open_link(token, Phase::Tls, session, peer, Some(id));
-        });
-        if opened.is_none() {
+        let opened = self
+            .core
+            .guard(format_args!("dial {id}"), |core| core.open_link(token, Phase::Tls, session, peer, Some(id)));
+        let Some(link) = opened else {
             driver.close(token, true);
-            return self.fail_dial(id, ConnectError::Ended(Cause::Panicked));
-        }
+            return self.core.fail_dial(id, ConnectError::Ended(Cause::Panicked));
+        };
+        self.put_link(link);
         self.visit(driver, token, |core, _, link| {
             let begun = match &target.proxy {
                 Some(proxy) => match target.tunnel(proxy.clone(), link.wire.buf(&mut core.shared.pool)) {
@@ -264,7 +252,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn attempt_failed(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, end: End) {
         driver.close(token, false);
         self.put(token, Slot::Free);
-        let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
+        let Some(Dial { state: State::Racing(race), .. }) = self.core.dials.get_mut(&id) else { return };
         let error = match end {
             End::Failed(error) => error,
             End::Finished => std::io::ErrorKind::ConnectionReset.into(),
@@ -272,134 +260,39 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
             let (_, address) = race.attempts.swap_remove(at);
             let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-            self.note_failure(tcp, &error);
+            self.core.note_failure(tcp, &error);
         }
         self.next_attempt(driver, id);
     }
 
-    /// A step of an attempt has ended now.
-    pub(crate) fn end_step(&mut self, id: DialId, step: DialStep) {
-        if let Some(dial) = self.dials.get_mut(&id) {
-            dial.steps.end(step, self.clock.elapsed());
-        }
-    }
-
-    /// A connection failed before it was open. Moves it to the phase `end`, and fails its dial.
-    pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, error: ConnectError) {
-        self.shared.counters.handshakes_failed.add(1);
-        self.end(link, end, Cause::Local);
-        if let Some(id) = link.info.dial {
-            self.fail_dial(id, error);
-        }
-    }
-
-    /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
-    fn fail_dial(&mut self, id: DialId, error: ConnectError) {
-        let known = self.dials.get(&id).map(|dial| dial.address);
-        self.note_failure(known.flatten(), &error);
-        let known = known.is_some();
-        let retry = if error.is_permanent() {
-            self.remove_dial(id);
-            None
-        } else {
-            self.try_again(id, error.retry_after(UNIX_EPOCH + self.clock.since_epoch()))
-        };
-        self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
-        if known && retry.is_none() {
-            self.report_dial_end(id);
-        }
-    }
-
-    /// An attempt at an address failed, so that further ones begin with others.
-    fn note_failure(&mut self, address: Option<SocketAddr>, error: &ConnectError) {
-        if let Some(address) = address {
-            self.addresses.failed(address, error, Duration::from_millis(self.shared.now));
-        }
-    }
-
-    fn remove_dial(&mut self, id: DialId) {
-        self.dials.remove(&id);
-        self.shared.remote.dials().end(id);
-    }
-
-    fn report_dial_end(&mut self, id: DialId) {
-        if let Some(probe) = &mut self.probe {
-            probe.dial_ended(id);
-        }
-        self.guard(format_args!("dial {id}"), |core| core.handler.on_dial_end(id));
-    }
-
-    /// An open connection ended: schedules the next attempt if the target wants that, unless we ended it.
-    ///
-    /// `silence` is the time without messages that ended it. A feed that has sent nothing has not come back. `told` is the time
-    /// after which the server wants its client back.
-    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool, silence: Duration, told: Option<Duration>) {
-        let heard = self.shared.now.saturating_sub(millis(silence));
-        let Some(dial) = self.dials.get_mut(&id) else { return };
-        if by_us || dial.ends || dial.target.reconnect.is_none() {
-            self.remove_dial(id);
-            return self.report_dial_end(id);
-        }
-        if dial.target.reconnect.is_some_and(|reconnect| heard.saturating_sub(dial.opened) >= millis(reconnect.longest))
-        {
-            dial.failures = 0;
-        }
-        if let Some(wait) = self.try_again(id, told) {
-            log::info!("dial {}: connection lost; next attempt in {} ms", id.0, wait.as_millis());
-        } else {
-            self.report_dial_end(id);
-        }
-    }
-
-    /// Schedules the next attempt and returns the wait, or removes the dial.
-    fn try_again(&mut self, id: DialId, told: Option<Duration>) -> Option<Duration> {
-        let now = self.shared.now;
-        let dial = self.dials.get_mut(&id)?;
-        dial.failures = dial.failures.saturating_add(1);
-        dial.address = None;
-        let failures = dial.failures;
-        let wanted = dial.target.reconnect.filter(|_| !dial.ends && self.drain_end.is_none());
-        let again = wanted.filter(|reconnect| reconnect.attempts.is_none_or(|most| failures <= most));
-        let Some(reconnect) = again else {
-            self.remove_dial(id);
-            return None;
-        };
-        let wait = reconnect.wait_as_told(told, failures, |bound| self.shared.keys.up_to(bound));
-        // At least one tick later: attempts that fail at once would keep this turn going for ever.
-        let at = now.saturating_add(millis(wait).max(1));
-        dial.state = State::Waiting(at);
-        self.dial_timers.push(Reverse((at, id)));
-        Some(wait)
-    }
-
     /// Handles every dial whose timer is due. A timer may be stale; the state decides.
     pub(crate) fn expire_dials(&mut self, driver: &mut dyn Driver) {
-        let now = self.shared.now;
-        while let Some(Reverse((at, id))) = self.dial_timers.peek().copied() {
+        let now = self.core.shared.now;
+        while let Some(Reverse((at, id))) = self.core.dial_timers.peek().copied() {
             if at > now {
                 return;
             }
-            self.dial_timers.pop();
-            let Some(dial) = self.dials.get_mut(&id) else { continue };
+            self.core.dial_timers.pop();
+            let Some(dial) = self.core.dials.get_mut(&id) else { continue };
             match &mut dial.state {
                 State::Waiting(at) if *at <= now => self.attempt(driver, id),
                 State::Failed(_) => {
                     if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Resolving(Tick::MAX)) {
-                        self.fail_dial(id, error);
+                        self.core.fail_dial(id, error);
                     }
                 }
                 State::Resolving(end) if *end <= now => {
-                    let (host, longest) = (dial.target.first_hop().0, self.shared.config.deadlines.connect);
+                    let (host, longest) = (dial.target.first_hop().0, self.core.shared.config.deadlines.connect);
                     let error = format!("{host} was not resolved within {longest:?}: is its name server reachable?");
-                    self.fail_dial(id, ConnectError::Resolve(error));
+                    self.core.fail_dial(id, ConnectError::Resolve(error));
                 }
                 State::Racing(race) if race.end <= now => {
                     let error = ConnectError::Ended(Cause::Timeout(Deadline::Connect));
                     let silent: Vec<_> = race.attempts.iter().map(|(_, address)| tcp_of(address)).collect();
                     let attempts = race.end_attempts();
                     self.close_attempts(driver, attempts);
-                    silent.into_iter().for_each(|address| self.note_failure(address, &error));
-                    self.fail_dial(id, error);
+                    silent.into_iter().for_each(|address| self.core.note_failure(address, &error));
+                    self.core.fail_dial(id, error);
                 }
                 State::Racing(race) if race.next_at <= now => self.next_attempt(driver, id),
                 _ => {}
@@ -409,7 +302,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Ends every attempt, for a drain. Existing connections are left to the drain.
     pub(crate) fn cancel_dials(&mut self, driver: &mut dyn Driver) {
-        let racing = self.dials.values_mut().filter_map(|dial| match &mut dial.state {
+        let racing = self.core.dials.values_mut().filter_map(|dial| match &mut dial.state {
             State::Racing(race) => Some(race.end_attempts()),
             _ => None,
         });
@@ -417,11 +310,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // In an order that does not depend on the map's.
         attempts.sort_unstable();
         self.close_attempts(driver, attempts);
-        let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked(_)));
+        let given_up = self.core.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked(_)));
         let mut given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
         given_up.sort_unstable();
         for id in given_up {
-            self.fail_dial(id, ConnectError::Ended(Cause::Stopped));
+            self.core.fail_dial(id, ConnectError::Ended(Cause::Stopped));
         }
     }
 

@@ -3,32 +3,12 @@
 use crate::handler::Handler;
 use crate::http::answer::Answer;
 use crate::http::reply::{Reply, Upgrade};
-use crate::http::wanted::Wanted;
 use crate::link::phase::{Asked, Phase, Wait};
-use crate::link::state::Link;
-use crate::turn::core::Core;
-use tautline_buf::Buf;
-use tautline_conn::tick::millis;
+use crate::turn::reactor::Reactor;
 use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
 
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// A request waits for the application's answer.
-    pub(crate) fn wait_for_answer(
-        &mut self,
-        link: &mut Link<E::Session, H::State>,
-        request: http::Request<()>,
-        number: u64,
-        wanted: Wanted,
-    ) {
-        let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
-        link.phase = Phase::Waiting(Box::new(Wait { head, request, with: Asked { number, rest: Buf::new(), wanted } }));
-        self.unanswered += 1;
-        self.leave_crowd(link);
-        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
-        self.schedule(link);
-    }
-
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The application has answered a request, which may wait no more.
     pub(crate) fn answer_later(&mut self, driver: &mut dyn Driver, token: Token, number: u64, answer: Answer) {
         self.visit(driver, token, |core, driver, link| {

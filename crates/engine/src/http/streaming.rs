@@ -14,6 +14,7 @@ use log::Level;
 use std::io;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
+use tautline_conn::head::framing_of;
 use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
 use tautline_ws::handshake::{self, Framing};
@@ -100,6 +101,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.keep_for_http(link);
         link.keep_plain(rest, &mut self.shared.pool);
+    }
+
+    /// The framing of the response to a request.
+    pub(crate) fn framing_of(&self, link: &Link<E::Session, H::State>, request: &Request<()>) -> handshake::Reply {
+        // This answer is the last if too many bytes of earlier answers wait.
+        let has_room = link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        framing_of(request, has_room && self.drain_end.is_none())
     }
 }
 

@@ -10,9 +10,9 @@ use crate::http::wanted::Wanted;
 use crate::ids::DialId;
 use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
-use crate::link::phase::{Answer, Phase};
+use crate::link::phase::{Answer, Asked, Phase, Wait};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
-use crate::turn::core::{Core, Slot};
+use crate::turn::core::Core;
 use crate::turn::visit::REQUEST;
 use http::StatusCode;
 use log::Level;
@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::frames;
-use tautline_conn::head::{Begun, CONTINUE, Head, Read, framing_of};
+use tautline_conn::head::{Begun, CONTINUE, Head, Read};
 use tautline_conn::outbound::Outbound;
 use tautline_conn::proxy_header::looks_like;
 use tautline_conn::tick::millis;
@@ -38,7 +38,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         Box::new(Head::new(self.shared.config.limits.head))
     }
 
-    /// Creates a connection. The handshake deadline runs until it is open.
+    /// Makes a connection. The handshake deadline runs until it is open.
     pub(crate) fn open_link(
         &mut self,
         token: Token,
@@ -46,7 +46,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         session: E::Session,
         peer: Address,
         dial: Option<DialId>,
-    ) {
+    ) -> Box<Link<E::Session, H::State>> {
         let config = &self.shared.config;
         let role = if dial.is_some() { Role::Client } else { Role::Server };
         let now = self.shared.now;
@@ -76,7 +76,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         });
         self.count_connection(&link);
         self.schedule(&mut link);
-        self.put(token, Slot::Link(link));
+        link
     }
 
     /// The socket or the tunnel to the server is established: begins TLS, if there is any.
@@ -239,17 +239,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// The framing of the response to a request.
-    pub(crate) fn framing_of(
-        &self,
-        link: &Link<E::Session, H::State>,
-        request: &http::Request<()>,
-    ) -> handshake::Reply {
-        // This answer is the last if too many bytes of earlier answers wait.
-        let has_room = link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
-        framing_of(request, has_room && self.drain_end.is_none())
-    }
-
     /// Accepts a WebSocket, if the request is a valid one.
     fn upgrade(
         &mut self,
@@ -369,13 +358,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
     }
 
-    /// Answers with `status`, and ends the connection.
-    pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
-        self.shared.counters.handshakes_failed.add(1);
-        let date = self.date();
-        self.note_answer(link, status);
-        let out = link.out.raw(&mut self.shared.pool);
-        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
-        self.end(link, Phase::finishing(false), Cause::Local);
+    /// A request waits for the application's answer.
+    pub(crate) fn wait_for_answer(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        number: u64,
+        wanted: Wanted,
+    ) {
+        let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
+        link.phase = Phase::Waiting(Box::new(Wait { head, request, with: Asked { number, rest: Buf::new(), wanted } }));
+        self.unanswered += 1;
+        self.leave_crowd(link);
+        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
+        self.schedule(link);
     }
 }

@@ -16,7 +16,8 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::{Common, Held, Kept};
-use crate::turn::core::{Core, Slot};
+use crate::turn::core::Core;
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use http::StatusCode;
@@ -47,6 +48,112 @@ const fn refuse_from(budget: usize) -> u64 {
 /// The memory from which on connections are closed, and the memory that is left then.
 const fn close_from_and_to(budget: usize, makes_room: bool) -> (usize, usize) {
     if makes_room { (budget - budget / 4, budget - budget / 4) } else { (budget, budget - budget / 16) }
+}
+
+impl<E: Engine, H: Handler> Reactor<E, H> {
+    /// Takes the application's notes about its memory.
+    fn take_notes(&mut self) {
+        for (token, application) in self.core.shared.account.take_notes() {
+            if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
+                && link.token == token
+                && link.phase.is_open()
+            {
+                let cold = link.cold.get_or_insert_default();
+                let before = cold.kept();
+                cold.more().application = application;
+                self.core.shared.account.keep(token, &before, &cold.kept());
+            }
+        }
+    }
+
+    /// Looks at limits and budget at the end of a turn, if there is reason to.
+    #[inline]
+    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
+        let is_due = self.core.admission.due | (self.core.admission.look_at <= self.core.shared.now);
+        if is_due
+            | self.core.shared.account.is_due(&self.core.shared.pool, self.core.shared.remote.application().bytes())
+        {
+            self.apply_all(driver, is_due);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
+        self.take_notes();
+        self.core.report_memory();
+        if self.core.shared.account.grown || self.core.shared.account.due || is_due {
+            self.apply_budget(driver, self.core.shared.account.grown);
+        }
+        if is_due || self.core.admission.due {
+            self.apply_limits(driver);
+            // Nobody may come by for long.
+            self.core.report_memory();
+        }
+        if self.core.shared.account.due {
+            self.core.admission.look_at = self.core.shared.now;
+        } else if self.core.shared.account.awaits_others | self.core.shared.account.refuses_more {
+            self.core.admission.look_at = self.core.admission.look_at.min(self.core.shared.now + RETRY);
+        }
+    }
+
+    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
+    /// ask each other for ever.
+    #[inline(never)]
+    fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
+        let budget = self.core.admission.budget().bytes();
+        let used = self.core.admission.budget().used();
+        self.core.shared.account.looked();
+        self.core.shared.account.due = false;
+        self.core.shared.account.refuses_more = false;
+        let awaited = std::mem::take(&mut self.core.shared.account.awaits_others);
+        let makes_room = self.core.admission.budget().makes_room();
+        if used < refuse_from(budget) && !makes_room {
+            return;
+        }
+        self.core.shared.pool.trim();
+        self.core.report_memory();
+        let counters = self.core.admission.budget().counters();
+        let used = counters.memory();
+        let (from, to) = close_from_and_to(budget, makes_room);
+        if used <= from as u64 {
+            self.core.admission.budget().make_room(false);
+            return;
+        }
+        if used - counters.memory_pooled <= from as u64 {
+            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
+            // for it must not wake each other all the time.
+            self.core.shared.account.awaits_others = true;
+            if self.core.shared.account.asked_at + RETRY <= self.core.shared.now {
+                self.core.shared.account.asked_at = self.core.shared.now;
+                self.core.admission.membership.check_others();
+            }
+            return;
+        }
+        if self.core.admission.is_news(NEWS, self.core.shared.now) {
+            let name = self.core.shared.config.limits.name_of_memory();
+            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
+        }
+        if !self.core.admission.membership.has_its_part() {
+            if grown | awaited {
+                self.core.admission.membership.check_others();
+            }
+            return;
+        }
+        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
+        let heaviest = self.core.shared.account.to_close(excess, MOST);
+        for token in &heaviest {
+            self.visit(driver, *token, |core, _, link| core.shed(link));
+        }
+        self.core.shared.pool.trim();
+        self.core.report_memory();
+        let is_exceeded = self.core.admission.budget().used() > from as u64;
+        self.core.shared.account.due = is_exceeded && !heaviest.is_empty();
+        // If nothing heavy is left, new connections and subscriptions are refused, until others have gone.
+        self.core.shared.account.refuses_more = is_exceeded && heaviest.is_empty() && !makes_room;
+        if makes_room && !self.core.shared.account.due {
+            self.core.admission.budget().make_room(false);
+        }
+    }
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {
@@ -83,30 +190,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.account.keep(link.token, &before, &cold.kept());
     }
 
-    /// Takes the application's notes about its memory.
-    fn take_notes(&mut self) {
-        for (token, application) in self.shared.account.take_notes() {
-            if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
-                && link.token == token
-                && link.phase.is_open()
-            {
-                let cold = link.cold.get_or_insert_default();
-                let before = cold.kept();
-                cold.more().application = application;
-                self.shared.account.keep(token, &before, &cold.kept());
-            }
-        }
-    }
-
-    /// Looks at limits and budget at the end of a turn, if there is reason to.
-    #[inline]
-    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
-        let is_due = self.admission.due | (self.admission.look_at <= self.shared.now);
-        if is_due | self.shared.account.is_due(&self.shared.pool, self.shared.remote.application().bytes()) {
-            self.apply_all(driver, is_due);
-        }
-    }
-
     fn report_memory(&mut self) {
         let Shared { topics, timers, remote, pool, counters, account, .. } = &mut self.shared;
         let common = Common {
@@ -117,84 +200,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         account.report(pool, &common, counters);
         self.admission.membership.report(self.shared.account.weight());
-    }
-
-    #[inline(never)]
-    fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
-        self.take_notes();
-        self.report_memory();
-        if self.shared.account.grown || self.shared.account.due || is_due {
-            self.apply_budget(driver, self.shared.account.grown);
-        }
-        if is_due || self.admission.due {
-            self.apply_limits(driver);
-            // Nobody may come by for long.
-            self.report_memory();
-        }
-        if self.shared.account.due {
-            self.admission.look_at = self.shared.now;
-        } else if self.shared.account.awaits_others | self.shared.account.refuses_more {
-            self.admission.look_at = self.admission.look_at.min(self.shared.now + RETRY);
-        }
-    }
-
-    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
-    /// ask each other for ever.
-    #[inline(never)]
-    fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
-        let budget = self.admission.budget().bytes();
-        let used = self.admission.budget().used();
-        self.shared.account.looked();
-        self.shared.account.due = false;
-        self.shared.account.refuses_more = false;
-        let awaited = std::mem::take(&mut self.shared.account.awaits_others);
-        let makes_room = self.admission.budget().makes_room();
-        if used < refuse_from(budget) && !makes_room {
-            return;
-        }
-        self.shared.pool.trim();
-        self.report_memory();
-        let counters = self.admission.budget().counters();
-        let used = counters.memory();
-        let (from, to) = close_from_and_to(budget, makes_room);
-        if used <= from as u64 {
-            self.admission.budget().make_room(false);
-            return;
-        }
-        if used - counters.memory_pooled <= from as u64 {
-            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
-            // for it must not wake each other all the time.
-            self.shared.account.awaits_others = true;
-            if self.shared.account.asked_at + RETRY <= self.shared.now {
-                self.shared.account.asked_at = self.shared.now;
-                self.admission.membership.check_others();
-            }
-            return;
-        }
-        if self.admission.is_news(NEWS, self.shared.now) {
-            let name = self.shared.config.limits.name_of_memory();
-            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
-        }
-        if !self.admission.membership.has_its_part() {
-            if grown | awaited {
-                self.admission.membership.check_others();
-            }
-            return;
-        }
-        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
-        let heaviest = self.shared.account.to_close(excess, MOST);
-        for token in &heaviest {
-            self.visit(driver, *token, |core, _, link| core.shed(link));
-        }
-        self.shared.pool.trim();
-        self.report_memory();
-        let is_exceeded = self.admission.budget().used() > from as u64;
-        self.shared.account.due = is_exceeded && !heaviest.is_empty();
-        // If nothing heavy is left, new connections and subscriptions are refused, until others have gone.
-        self.shared.account.refuses_more = is_exceeded && heaviest.is_empty() && !makes_room;
-        if makes_room && !self.shared.account.due {
-            self.admission.budget().make_room(false);
-        }
     }
 
     /// Refuses a new connection if memory is short.

@@ -6,12 +6,12 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::{Held, Kept};
 use crate::memory::weight::{Listing, Weight};
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use std::time::Duration;
 use tautline_io::Token;
 use tautline_tls::Engine;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The connections that are asked for.
     pub(crate) fn list(&self, listing: Listing) -> Vec<Weight> {
         match listing {
@@ -31,7 +31,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The heaviest connections first, and then those that hold nothing.
     fn heaviest(&self, most: usize) -> Vec<Weight> {
         let kept = |token: Token| self.link_of(token).map_or_else(Kept::default, Link::kept);
-        let heaviest = self.shared.account.heaviest(most, kept).into_iter();
+        let heaviest = self.core.shared.account.heaviest(most, kept).into_iter();
         let heaviest = heaviest.filter_map(|(token, held, kept)| Some((self.link_of(token)?, held, kept)));
         let mut weights: Vec<Weight> = heaviest.map(|(link, held, kept)| self.weigh(link, held, kept)).collect();
         if weights.len() < most {
@@ -53,19 +53,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     fn weight(&self, slot: &Slot<E::Session, H::State>) -> Option<Weight> {
         let Slot::Link(link) = slot else { return None };
-        Some(self.weigh(link, self.shared.account.held(link.token), link.kept()))
+        Some(self.weigh(link, self.core.shared.account.held(link.token), link.kept()))
     }
 
     fn weigh(&self, link: &Link<E::Session, H::State>, held: Held, kept: Kept) -> Weight {
-        let record = self.access.as_ref().and_then(|table| table.get(link.token));
+        let record = self.core.access.as_ref().and_then(|table| table.get(link.token));
         let asked = record.and_then(|record| Some((record, record.asked.as_ref()?)));
         Weight {
-            conn: ConnId { shard: self.shared.shard, token: link.token },
+            conn: ConnId { shard: self.core.shared.shard, token: link.token },
             peer: link.info.peer.clone(),
             state: state(&link.phase),
             path: asked.map(|(_, asked)| asked.path.clone()),
             user_agent: asked.and_then(|(_, asked)| asked.user_agent.clone()),
-            since_request: asked.map(|(record, _)| Duration::from_millis(self.shared.now.saturating_sub(record.began))),
+            since_request: asked
+                .map(|(record, _)| Duration::from_millis(self.core.shared.now.saturating_sub(record.began))),
             traffic: record.map(|record| record.traffic),
             heads: held.heads,
             partial: held.partial,

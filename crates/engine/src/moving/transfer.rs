@@ -25,7 +25,7 @@ use crate::moving::restored::{Rest, Restored};
 use crate::moving::saved::{Saved, Secret, Waiting};
 use crate::shard::Shard;
 use crate::topics::topic::Scope;
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use std::fmt;
@@ -141,15 +141,15 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Shards publish to each other. If all of them do this twice before they save, no message is left between them.
     pub fn settle(&mut self) {
-        self.core.refresh();
-        self.core.handle_commands(&mut *self.driver);
-        self.core.deliver_all(&mut *self.driver);
+        self.reactor.core.refresh();
+        self.reactor.handle_commands(&mut *self.driver);
+        self.reactor.deliver_all(&mut *self.driver);
     }
 
     /// Begins a move: until this is called again, saved times count up to now, so that bytes differ only if a connection does.
     pub fn begin_move(&mut self) {
-        self.core.refresh();
-        self.core.move_began = Some(self.core.shared.now);
+        self.reactor.core.refresh();
+        self.reactor.move_began = Some(self.reactor.core.shared.now);
     }
 
     /// Saves connections that can move and calls `give` as [`save`](Self::save) does, but while they go on. It looks at the
@@ -160,10 +160,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The first error of `give`.
     pub fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>> {
-        self.core.refresh();
-        let (now, mut room) = (self.core.moved_at(), Room::new());
-        let Self { driver, core } = self;
-        for (number, slot) in core.slots.iter_mut().enumerate().skip(from) {
+        self.reactor.core.refresh();
+        let (now, mut room) = (self.reactor.moved_at(), Room::new());
+        let Self { driver, reactor: Reactor { core, slots, .. } } = self;
+        for (number, slot) in slots.iter_mut().enumerate().skip(from) {
             let given = match slot {
                 // Saving a compressor within a message makes it send what it holds.
                 Slot::Link(link) if !link.out.is_streaming() => {
@@ -199,11 +199,11 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The first error of `give`.
     pub fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
-        self.core.refresh();
-        let (now, mut room) = (self.core.moved_at(), Room::new());
+        self.reactor.core.refresh();
+        let (now, mut room) = (self.reactor.moved_at(), Room::new());
         let mut staying = Staying::default();
-        let Self { driver, core } = self;
-        for slot in &mut core.slots {
+        let Self { driver, reactor: Reactor { core, slots, .. } } = self;
+        for slot in slots {
             match slot {
                 Slot::Free => {}
                 Slot::Attempt(..) => staying.outgoing += 1,
@@ -224,8 +224,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Forgets connections that another process has taken over. Nothing is reported to the handler, since they have not ended.
     pub fn give_away(&mut self, conns: &[ConnId]) {
         for conn in conns {
-            if let Some(link) = self.core.take(conn.token) {
-                self.core.forget(&mut *self.driver, link);
+            if let Some(link) = self.reactor.take(conn.token) {
+                self.reactor.forget(&mut *self.driver, link);
             }
         }
     }
@@ -236,7 +236,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.counters().put_totals(&mut totals);
-        self.core.shared.remote.outcomes().put_totals(&mut totals);
+        self.reactor.core.shared.remote.outcomes().put_totals(&mut totals);
         totals
     }
 
@@ -244,13 +244,13 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn add_totals(&mut self, totals: &Totals) {
         let mut outcomes = Outcomes::default();
         for (name, value) in totals.iter() {
-            if !self.core.shared.counters.add_named(name, value) {
+            if !self.reactor.core.shared.counters.add_named(name, value) {
                 outcomes.add_total(name, value);
             }
         }
-        self.core.shared.remote.live_outcomes().add(&outcomes);
-        if let Some(access) = &mut self.core.access {
-            access.skip(&self.core.shared.counters);
+        self.reactor.core.shared.remote.live_outcomes().add(&outcomes);
+        if let Some(access) = &mut self.reactor.core.access {
+            access.skip(&self.reactor.core.shared.counters);
         }
     }
 
@@ -273,17 +273,17 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The bytes are no connection that this shard can go on with, or the driver cannot take it. The other process keeps it then.
     pub fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize> {
-        self.core.refresh();
-        if self.core.restored.is_empty() {
+        self.reactor.core.refresh();
+        if self.reactor.restored.is_empty() {
             self.driver.hold_still()?;
-            self.core.move_began = Some(self.core.shared.now);
+            self.reactor.move_began = Some(self.reactor.core.shared.now);
         }
-        let Self { driver, core } = self;
+        let Self { driver, reactor } = self;
         // The driver comes last, since nothing can fail behind it.
-        let (link, rest) = core.restore(Saved::decode(saved)?, || driver.adopt(socket))?;
-        let link = core.batch_alloc.place(link);
-        core.restored.push(Some(Restored { link, rest }));
-        Ok(core.restored.len() - 1)
+        let (link, rest) = reactor.restore(Saved::decode(saved)?, || driver.adopt(socket))?;
+        let link = reactor.core.batch_alloc.place(link);
+        reactor.restored.push(Some(Restored { link, rest }));
+        Ok(reactor.restored.len() - 1)
     }
 
     /// Takes a later state of the connection with this number.
@@ -292,13 +292,13 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// There is no such connection, or this shard cannot go on with it. It is [undone](Self::undo_restore) then.
     pub fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "no connection with this number has arrived");
-        let token = self.core.restored.get(number).and_then(Option::as_ref).ok_or_else(none)?.link.token;
-        let later = Saved::decode(saved).and_then(|saved| self.core.restore(saved, || Ok(token)));
+        let token = self.reactor.restored.get(number).and_then(Option::as_ref).ok_or_else(none)?.link.token;
+        let later = Saved::decode(saved).and_then(|saved| self.reactor.restore(saved, || Ok(token)));
         if later.is_err() {
             self.undo_restore(number);
         }
         let (link, rest) = later?;
-        if let Some(Some(restored)) = self.core.restored.get_mut(number) {
+        if let Some(Some(restored)) = self.reactor.restored.get_mut(number) {
             (*restored.link, restored.rest) = (link, rest);
         }
         Ok(())
@@ -306,19 +306,19 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Closes this process's descriptor of the connection with this number: the other process keeps the connection.
     pub fn undo_restore(&mut self, number: usize) {
-        if let Some(restored) = self.core.restored.get_mut(number).and_then(Option::take) {
+        if let Some(restored) = self.reactor.restored.get_mut(number).and_then(Option::take) {
             self.driver.give_away(restored.link.token);
         }
     }
 
     /// Begins all connections that were restored, and returns their number. From now on they are this shard's.
     pub fn begin_restored(&mut self) -> usize {
-        self.core.refresh();
-        let since = self.core.shared.now.saturating_sub(self.core.moved_at());
-        let restored = std::mem::take(&mut self.core.restored);
+        self.reactor.core.refresh();
+        let since = self.reactor.core.shared.now.saturating_sub(self.reactor.moved_at());
+        let restored = std::mem::take(&mut self.reactor.restored);
         let mut count = 0;
         for one in restored.into_iter().flatten() {
-            self.core.begin_link(&mut *self.driver, one, since);
+            self.reactor.begin_link(&mut *self.driver, one, since);
             count += 1;
         }
         count
@@ -440,16 +440,16 @@ fn save<'d, S: Session, H: Handler>(
     Ok((held.socket, saved))
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Forgets a connection that has moved.
     fn forget(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>) {
-        self.shared.counters.open.sub(1);
-        self.unsubscribe_all(&mut link);
+        self.core.shared.counters.open.sub(1);
+        self.core.unsubscribe_all(&mut link);
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
         }
         driver.give_away(link.token);
-        self.drop_link(link);
+        self.core.drop_link(link);
     }
 
     /// Makes a saved connection, whose token `adopt` returns at last.
@@ -460,8 +460,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         adopt: impl FnOnce() -> io::Result<Token>,
     ) -> io::Result<(Link<E::Session, H::State>, Rest)> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-        let session = self.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
-        let config = &self.shared.config;
+        let session = self.core.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
+        let config = &self.core.shared.config;
         // The parameters were agreed upon with the peer; the rest is this process's choice.
         let deflate =
             saved.deflate.map(|params| (DeflateParams::decode(params), config.upgrade.deflate.unwrap_or_default()));
@@ -472,11 +472,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let decoder = DecoderState::decode(&saved.decoder).and_then(|state| decoder.import(&state));
         let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
-        decoder.set_streaming(self.shared.config.streaming);
+        decoder.set_streaming(self.core.shared.config.streaming);
         let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
         let peer = address(&saved.peer).map_err(invalid)?;
         let via = saved.via.as_ref().map(restored_via).transpose().map_err(invalid)?;
-        let state = catch_unwind(AssertUnwindSafe(|| self.handler.restore_state(&saved.state)));
+        let state = catch_unwind(AssertUnwindSafe(|| self.core.handler.restore_state(&saved.state)));
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
         let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
         let queued = saved.queue.iter().map(|waiting| (waiting.item(), waiting.drops));
@@ -507,7 +507,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             driver_paused: false,
             dirty: false,
             charged: true,
-            kernel: Handover::new(self.kernel_tls),
+            kernel: Handover::new(self.core.kernel_tls),
             answered: 0,
             ping_sent: saved.ping_sent,
             clock: Clock { heard, phase_end: message, ..Clock::default() },
@@ -525,19 +525,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// The time up to which saved times count.
     fn moved_at(&self) -> Tick {
-        self.move_began.unwrap_or(self.shared.now)
+        self.move_began.unwrap_or(self.core.shared.now)
     }
 
     /// Begins a restored connection, `since` milliseconds after it was saved: its socket is read from now on.
     fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>, since: Tick) {
         let Restored { link, rest: Rest { topics, prefixes, timers, access } } = restored;
-        if let Some(table) = &mut self.access {
-            table.restore(link.token, &self.shared.counters, self.shared.now.saturating_sub(since), &access);
+        if let Some(table) = &mut self.core.access {
+            table.restore(link.token, &self.core.shared.counters, self.core.shared.now.saturating_sub(since), &access);
         }
-        self.shared.counters.connections.add(1);
-        self.shared.counters.open.add(1);
-        self.shared.account.add_connection(self.memory_of(&link));
-        self.admission.count_connection();
+        self.core.shared.counters.connections.add(1);
+        self.core.shared.counters.open.add(1);
+        self.core.shared.account.add_connection(self.core.memory_of(&link));
+        self.core.admission.count_connection();
         self.visit_link(driver, link, |core, driver, link| {
             core.schedule(link);
             link.lend(Some(driver), &mut core.shared, |conn| {

@@ -2,7 +2,7 @@
 
 use crate::handler::Handler;
 use crate::shard::Shard;
-use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -27,9 +27,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Ask after each turn, and after calls outside of a turn.
     pub fn next_deadline(&mut self) -> Option<Duration> {
-        self.core.refresh();
-        let first_turn = (!self.core.is_started).then_some(Duration::ZERO);
-        first_turn.or_else(|| self.core.wait(self.driver.next_work()))
+        self.reactor.core.refresh();
+        let first_turn = (!self.reactor.is_started).then_some(Duration::ZERO);
+        first_turn.or_else(|| self.reactor.wait(self.driver.next_work()))
     }
 
     /// Accepts connections from a listening socket that something else has made: systemd, a parent process, the program
@@ -48,21 +48,22 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The socket is no connected stream socket, the driver cannot take it, or `limits.max_connections` is reached.
     pub fn adopt(&mut self, socket: OwnedFd, peer: Option<Address>) -> io::Result<()> {
-        self.core.refresh();
-        self.core.adopt(&mut *self.driver, socket, peer)
+        self.reactor.core.refresh();
+        self.reactor.adopt(&mut *self.driver, socket, peer)
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn adopt(&mut self, driver: &mut dyn Driver, socket: OwnedFd, peer: Option<Address>) -> io::Result<()> {
-        if self.admission.paused || self.drain_end.is_some() {
-            let why = if self.drain_end.is_some() { "the shard drains" } else { "limits.max_connections is reached" };
+        if self.core.admission.paused || self.core.drain_end.is_some() {
+            let why =
+                if self.core.drain_end.is_some() { "the shard drains" } else { "limits.max_connections is reached" };
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
         }
         let token = driver.adopt(socket)?;
         match peer.or_else(|| driver.peer(token)) {
             Some(peer) => {
-                self.shared.counters.accepted.add(1);
+                self.core.shared.counters.accepted.add(1);
                 self.accept_from(driver, token, peer);
             }
             // It was reset meanwhile.

@@ -12,7 +12,7 @@ use crate::link::state::Link;
 use crate::topics::publications::Publication;
 use crate::topics::recipients::Destination;
 use crate::topics::topic::Step;
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
 use crate::turn::visit::TIME;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,12 +24,12 @@ const BATCH: usize = 512;
 /// Bytes of a message that count for another one.
 const COST: usize = 2 << 10;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Delivers a batch of publications, and flushes every dirty connection.
     #[inline]
     pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
         // Twice in each turn, mostly for nothing.
-        if self.shared.has_messages() || !self.shared.dirty.is_empty() || self.commands_left {
+        if self.core.shared.has_messages() || !self.core.shared.dirty.is_empty() || self.commands_left {
             self.deliver_most(driver, BATCH);
         }
     }
@@ -40,19 +40,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
-        if !self.shared.letters.is_empty() {
+        if !self.core.shared.letters.is_empty() {
             self.deliver_letters(driver);
         }
-        self.openings.serve();
-        if !self.shared.publications.is_empty() {
+        self.core.openings.serve();
+        if !self.core.shared.publications.is_empty() {
             self.deliver_publications(driver, most);
         }
-        let mut dirty = std::mem::take(&mut self.shared.dirty);
+        let mut dirty = std::mem::take(&mut self.core.shared.dirty);
         for token in dirty.drain(..) {
             self.visit(driver, token, |_, _, link| link.dirty = false);
         }
-        if self.shared.dirty.is_empty() {
-            self.shared.dirty = dirty;
+        if self.core.shared.dirty.is_empty() {
+            self.core.shared.dirty = dirty;
         }
         if self.commands_left {
             self.handle_commands(driver);
@@ -61,15 +61,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Sends messages of handlers to single connections.
     fn deliver_letters(&mut self, driver: &mut dyn Driver) {
-        let mut letters = std::mem::take(&mut self.shared.letters);
+        let mut letters = std::mem::take(&mut self.core.shared.letters);
         for (to, message) in letters.iter() {
             self.visit_corked(driver, to, |core, driver, link| {
                 link.lend(Some(driver), &mut core.shared, |conn| _ = conn.send(message));
             });
         }
-        if self.shared.letters.is_empty() {
+        if self.core.shared.letters.is_empty() {
             letters.clear();
-            self.shared.letters = letters;
+            self.core.shared.letters = letters;
         }
     }
 
@@ -77,14 +77,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut budget = most;
         let mut begun = None;
         // Messages that handlers publish meanwhile are delivered in the next turn.
-        let mut allowed = self.shared.publications.waiting();
+        let mut allowed = self.core.shared.publications.waiting();
         loop {
-            if self.shared.publications.run.is_empty() {
-                self.shared.publications.begin_run(allowed);
-                let Some(first) = self.shared.publications.run.first() else { return };
-                allowed -= self.shared.publications.run.len();
+            if self.core.shared.publications.run.is_empty() {
+                self.core.shared.publications.begin_run(allowed);
+                let Some(first) = self.core.shared.publications.run.first() else { return };
+                allowed -= self.core.shared.publications.run.len();
                 match &first.to {
-                    Destination::Topic(topic) => self.shared.topics.begin_walk(topic),
+                    Destination::Topic(topic) => self.core.shared.topics.begin_walk(topic),
                     Destination::All => self.unserved = self.slots.len(),
                     Destination::Conns(_) | Destination::List(..) => {}
                 }
@@ -92,11 +92,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let spent = self.deliver_run(driver, budget, allowed == 0);
             budget = budget.saturating_sub(spent);
             if budget == 0 {
-                if !self.shared.publications.are_too_many() {
+                if !self.core.shared.publications.are_too_many() {
                     return;
                 }
                 // The turn stays short all the same. The next one does not wait while some are left.
-                let now = self.clock.elapsed();
+                let now = self.core.clock.elapsed();
                 if now.saturating_sub(*begun.get_or_insert(now)) >= TIME {
                     return;
                 }
@@ -111,13 +111,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// If no other run follows in this turn, each connection is flushed at once. The next one then reuses its buffers while
     /// they are in the cache.
     fn deliver_run(&mut self, driver: &mut dyn Driver, most: usize, last: bool) -> usize {
-        let mut run = std::mem::take(&mut self.shared.publications.run);
+        let mut run = std::mem::take(&mut self.core.shared.publications.run);
         let cost = run.iter().map(|publication| 1 + publication.len() / COST).sum::<usize>().max(1);
         let most = (most / cost).max(1);
         let Some(first) = run.first_mut() else { return 1 };
         let mut walk = std::mem::take(&mut self.walk);
         let Step { looked, more } = match &mut first.to {
-            Destination::Topic(topic) => self.shared.topics.next_subscribers(topic, most, &mut walk),
+            Destination::Topic(topic) => self.core.shared.topics.next_subscribers(topic, most, &mut walk),
             Destination::All => self.next_connections(most, &mut walk),
             Destination::Conns(conns) => {
                 walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
@@ -125,7 +125,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             Destination::List(list, unserved) => {
                 let from = unserved.saturating_sub(most);
-                let here = list.conns()[from..*unserved].iter().filter(|conn| conn.shard == self.shared.shard);
+                let here = list.conns()[from..*unserved].iter().filter(|conn| conn.shard == self.core.shared.shard);
                 walk.extend(here.map(|conn| conn.token));
                 let looked = *unserved - from;
                 *unserved = from;
@@ -134,14 +134,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         for &token in &walk {
             let Some(mut link) = self.take(token) else { continue };
-            let sent = catch_unwind(AssertUnwindSafe(|| self.shared.publish_run(driver, &mut link, &run)));
+            let sent = catch_unwind(AssertUnwindSafe(|| self.core.shared.publish_run(driver, &mut link, &run)));
             match sent {
                 // Closed where visits expect a panic. The other subscribers get the messages all the same.
                 Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
                 Ok(()) if last || more => self.visit_link(driver, link, |_, _, _| {}),
                 Ok(()) => {
-                    self.count_traffic(&link);
-                    self.shared.mark_dirty(&mut link);
+                    self.core.count_traffic(&link);
+                    self.core.shared.mark_dirty(&mut link);
                     self.put(token, Slot::Link(link));
                 }
             }
@@ -150,10 +150,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         walk.clear();
         self.walk = walk;
         if more {
-            self.shared.publications.run = run;
+            self.core.shared.publications.run = run;
         } else {
             run.clear();
-            self.shared.publications.run = run;
+            self.core.shared.publications.run = run;
         }
         spent
     }

@@ -9,7 +9,7 @@ use crate::link::state::Link;
 use crate::threads::command::Command;
 use crate::threads::handle::ConnHandle;
 use crate::threads::remote::{ShardHandle, ShardHandleError};
-use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 use tautline_io::{Driver, Token};
@@ -125,7 +125,7 @@ impl<T> Conn<'_, T> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Acts on an open connection for another thread. Its output leaves with the turn's other output.
     pub(crate) fn on_conn(
         &mut self,
@@ -154,7 +154,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Calls a closure of another thread.
     pub(crate) fn shard_act(&mut self, act: Box<dyn Any + Send>) {
         if let Ok(act) = act.downcast::<ShardAct<H>>() {
-            self.guard(format_args!("a call from another thread"), |core| {
+            self.core.guard(format_args!("a call from another thread"), |core| {
                 act(&mut core.handler, &mut ShardContext { shared: &mut core.shared });
             });
         }

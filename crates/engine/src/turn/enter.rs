@@ -4,30 +4,26 @@
 //! survives to be closed. Nothing of it is used again but its end: a close frame, a status before the WebSocket is open, or a
 //! reset if the panic came amid a large message.
 
-use crate::config::OnPanic;
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::core::Core;
-use std::any::Any;
-use std::fmt;
+use crate::turn::panics::Payload;
+use crate::turn::reactor::Reactor;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tautline_conn::closed::Cause;
-use tautline_io::{Address, Driver, Token};
+use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
 
-/// The payload of a panic.
-type Payload = Box<dyn Any + Send>;
-
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Handles an event of a connection, if the connection exists, and sends the resulting output.
     #[inline]
     pub(crate) fn visit(
         &mut self,
         driver: &mut dyn Driver,
         token: Token,
-        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+        event: impl FnOnce(&mut Core<E, H>, &mut dyn Driver, &mut Link<E::Session, H::State>),
     ) {
         if let Some(link) = self.take(token) {
             self.visit_link(driver, link, event);
@@ -40,20 +36,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         &mut self,
         driver: &mut dyn Driver,
         mut link: Box<Link<E::Session, H::State>>,
-        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+        event: impl FnOnce(&mut Core<E, H>, &mut dyn Driver, &mut Link<E::Session, H::State>),
     ) {
-        self.shared.visit.begin();
+        self.core.shared.visit.begin();
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            event(self, driver, &mut link);
-            self.settle(driver, &mut link);
+            event(&mut self.core, driver, &mut link);
+            self.core.settle(driver, &mut link);
         }));
         if let Err(panic) = handled {
-            self.close_panicked(driver, &mut link, panic);
+            self.core.close_panicked(driver, &mut link, panic);
         }
         if let Phase::Gone { reset } = link.phase {
-            self.release(driver, link, reset);
+            self.core.release(driver, link, reset);
         } else {
-            self.charge(&mut link);
+            self.core.charge(&mut link);
             self.put_link(link);
         }
     }
@@ -63,20 +59,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         &mut self,
         driver: &mut dyn Driver,
         token: Token,
-        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+        event: impl FnOnce(&mut Core<E, H>, &mut dyn Driver, &mut Link<E::Session, H::State>),
     ) {
         let Some(mut link) = self.take(token) else { return };
-        match catch_unwind(AssertUnwindSafe(|| event(self, driver, &mut link))) {
+        match catch_unwind(AssertUnwindSafe(|| event(&mut self.core, driver, &mut link))) {
             Ok(()) => {
-                self.count_traffic(&link);
-                self.shared.mark_dirty(&mut link);
+                self.core.count_traffic(&link);
+                self.core.shared.mark_dirty(&mut link);
                 self.put_link(link);
             }
             // The panic goes on where visits expect one.
             Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
         }
     }
+}
 
+impl<E: Engine, H: Handler> Core<E, H> {
     /// Closes a connection whose event panicked: with 1011, or with status 500 before it is open. A message or a body of which a
     /// part has left is cut off by a reset.
     #[cold]
@@ -101,57 +99,5 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             self.shared.counters.open.sub(u64::from(before.is_open()));
         }
-    }
-
-    /// Calls the application where no connection is at stake but `of`. `None` if it panicked.
-    pub(crate) fn guard<R>(&mut self, of: fmt::Arguments<'_>, act: impl FnOnce(&mut Self) -> R) -> Option<R> {
-        match catch_unwind(AssertUnwindSafe(|| act(self))) {
-            Ok(result) => Some(result),
-            Err(panic) => {
-                self.on_panic(None, of, panic);
-                None
-            }
-        }
-    }
-
-    /// Counts and logs a panic, and goes on, unless the policy asks for more.
-    fn on_panic(&mut self, peer: Option<&Address>, of: fmt::Arguments<'_>, panic: Payload) {
-        if self.is_ending {
-            resume_unwind(panic);
-        }
-        self.shared.counters.panics.add(1);
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
-        let policy = self.shared.config.on_panic;
-        let then = match policy {
-            OnPanic::CloseConnection => "the loop goes on",
-            OnPanic::EndLoop => "the loop ends",
-            OnPanic::Abort => "the process aborts",
-        };
-        let line = format_args!("{of}: a panic, mostly of the application: {text:?}; {then}");
-        match peer {
-            // A peer that knows how can make it panic again and again.
-            Some(peer) => self.shared.log_peer(log::Level::Error, peer, line),
-            None => log::error!("{line}"),
-        }
-        match policy {
-            OnPanic::CloseConnection => drop_payload(panic),
-            OnPanic::EndLoop => {
-                self.is_ending = true;
-                resume_unwind(panic)
-            }
-            OnPanic::Abort => {
-                // A logger may have a queue, with the line above in it.
-                log::logger().flush();
-                std::process::abort()
-            }
-        }
-    }
-}
-
-/// Drops a payload. One of a type of the application's own could panic again, and is leaked.
-fn drop_payload(panic: Payload) {
-    if !panic.is::<String>() && !panic.is::<&str>() {
-        std::mem::forget(panic);
     }
 }

@@ -1,16 +1,15 @@
 //! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
 
 use crate::handler::Handler;
-use crate::ids::ConnId;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Phase;
 use crate::link::phase::Transport;
-use crate::link::state::{Awaits, Link};
+use crate::link::state::Link;
 use crate::offload::Handshakes;
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
 use crate::turn::clock::tick;
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use crate::turn::visit::Visit;
@@ -18,19 +17,15 @@ use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
 use tautline_buf::Buf;
-use tautline_conn::closed::Cause;
-use tautline_conn::front::Begins;
 use tautline_conn::message::{Delivery, Encoded};
 use tautline_conn::tick::millis;
-use tautline_io::{Address, Driver, End, Listener, Received, Sink, Token};
+use tautline_io::{Driver, End, Listener, Received, Sink, Token};
 use tautline_tls::{Engine, Session};
 
-/// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
-const MAX_DRAINS: usize = 16;
 /// Bytes that a command counts for: about as many take as long to process.
 const COMMAND: usize = 1 << 10;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Sends a message of another thread to one connection. It leaves with the turn's other output.
     fn send_to(&mut self, driver: &mut dyn Driver, token: Token, message: &Encoded) {
         self.visit_corked(driver, token, |core, driver, link| {
@@ -38,170 +33,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         });
     }
 
-    /// Sends a connection's output after an event. Rare steps are functions of their own, so that a message does not pay for
-    /// them.
-    pub(crate) fn settle(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        self.flush(driver, link);
-        if link.is_drained() && link.awaits == Awaits::Nothing {
-            self.report_drained(driver, link);
-        }
-        if link.out.has_dropped() {
-            self.report_dropped(driver, link);
-        }
-        if link.held || matches!(link.phase, Phase::Streaming(_)) {
-            self.stream_and_resume(driver, link);
-        }
-        if link.wire.has_failed() {
-            self.fail_seal(driver, link);
-        }
-        if link.phase.close_sent() {
-            self.await_close(driver, link);
-        }
-        if link.wire.is_in_flight() {
-            self.schedule(link);
-        } else if link.phase.is_finished() && !link.is_dirty() {
-            self.end(link, Phase::GONE, Cause::Finished);
-        }
-        if link.phase.is_gone() {
-            return;
-        }
-        if self.shared.visit.did_much() {
-            // It goes on, and its next input is read, behind others that did much.
-            self.rest(link);
-        }
-        if link.kernel.is_active() {
-            self.enter_kernel(driver, link);
-        }
-        link.out.tidy(&mut self.shared.pool);
-        link.wire.tidy(&mut self.shared.pool);
-        let pause = link.holds_back(self.shared.config.limits.pause_receive_above);
-        if pause != link.driver_paused {
-            self.pause_receive(driver, link, pause);
-        }
-    }
-
-    #[inline(never)]
-    fn report_drained(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        let mut drains = 0;
-        while link.is_drained() {
-            if drains == MAX_DRAINS || self.shared.visit.is_over(&self.clock) {
-                self.rest(link);
-                break;
-            }
-            drains += 1;
-            link.out.report_drained();
-            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
-            self.flush(driver, link);
-        }
-    }
-
-    /// Reports dropped messages. The handler's own sends may drop more, which wait for the next event: a handler that sends a note
-    /// to a peer that does not read would else be called for ever.
-    #[cold]
-    fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        let dropped = link.out.take_dropped();
-        if link.phase.takes_messages() {
-            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_dropped(conn, dropped));
-            self.flush(driver, link);
-        }
-    }
-
-    #[inline(never)]
-    fn stream_and_resume(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if link.awaits != Awaits::Nothing {
-            return;
-        }
-        if matches!(link.phase, Phase::Streaming(_)) {
-            self.stream(driver, link);
-        }
-        let pause_above = self.shared.config.limits.pause_receive_above;
-        while link.held && link.awaits == Awaits::Nothing && !link.holds_back(pause_above) {
-            if self.shared.visit.is_over(&self.clock) {
-                return self.rest(link);
-            }
-            if let Err(stop) = self.resume(driver, link) {
-                self.stop(link, stop);
-            }
-            self.flush(driver, link);
-            self.stream(driver, link);
-        }
-    }
-
-    #[cold]
-    fn fail_seal(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if let Some(error) = link.wire.take_failure() {
-            self.fail(link, Cause::Tls(error));
-            link.flush(driver, &mut self.shared);
-        }
-    }
-
-    /// Our close frame was sent, and the peer's is awaited.
-    #[inline(never)]
-    fn await_close(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
-        self.schedule(link);
-        if link.reconnects() {
-            // A stale peer may not answer.
-            self.end(link, Phase::finishing(false), Cause::Local);
-            link.flush(driver, &mut self.shared);
-        }
-    }
-
-    #[inline(never)]
-    fn pause_receive(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, pause: bool) {
-        link.driver_paused = pause;
-        link.clock.heard = self.shared.now;
-        if link.phase.takes_messages() {
-            link.clock.phase_end = self.shared.now;
-        }
-        link.ping_sent = false;
-        driver.pause_receive(link.token, pause);
-        self.schedule(link);
-        if pause && link.awaits == Awaits::Nothing {
-            self.shared.counters.receive_pauses.add(1);
-            let waiting = link.out.buffered(&link.wire);
-            let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
-            self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
-        }
-    }
-
-    /// Flushes a connection, or fails it if the slow-consumer policy gave up on the peer.
-    fn flush(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if matches!(link.phase, Phase::Overrun) {
-            self.fail(link, Cause::SlowConsumer);
-        }
-        link.flush(driver, &mut self.shared);
-    }
-
-    pub(crate) fn release(&mut self, driver: &mut dyn Driver, link: Box<Link<E::Session, H::State>>, reset: bool) {
-        self.end_access(&link);
-        driver.close(link.token, reset || link.wire.is_in_flight());
-        self.drop_link(link);
-    }
-
-    /// Uncounts a connection, gives its memory back, and drops its state.
-    pub(crate) fn drop_link(&mut self, mut link: Box<Link<E::Session, H::State>>) {
-        self.uncount_connection(&link);
-        self.discharge(&link);
-        self.forget_input(&link);
-        self.forget_access(link.token);
-        link.out.release(&mut self.shared.pool);
-        link.wire.release(&mut self.shared.pool);
-        link.decoder.recycle(&mut self.shared.pool);
-        self.shared.pool.give(std::mem::take(&mut link.carry));
-        let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.guard(format_args!("the state of connection {id}"), |_| drop(link));
-    }
-
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
-        let waits_here = !self.shared.dirty.is_empty() || self.shared.has_messages() || self.commands_left;
-        if waits_here || self.openings.are_waiting() || !self.resting.is_empty() {
+        let waits_here = !self.core.shared.dirty.is_empty() || self.core.shared.has_messages() || self.commands_left;
+        if waits_here || self.core.openings.are_waiting() || !self.core.resting.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = self.due();
-        let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.shared.now)));
-        let stamps = self.shared.sends.as_ref().and_then(|sends| sends.wait());
+        let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.core.shared.now)));
+        let stamps = self.core.shared.sends.as_ref().and_then(|sends| sends.wait());
         let longest = stamps.into_iter().chain(longest).min();
         match (timer, longest) {
             (Some(timer), Some(longest)) => Some(timer.min(longest)),
@@ -211,17 +51,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// When the first of all timers is due; [`Tick::MAX`] without one. Every turn asks, so nothing is collected first.
     fn due(&self) -> Tick {
-        let mut due = self.wheel.due().min(self.shared.timers.due()).min(self.admission.look_at);
-        if let Some(&Reverse((at, _))) = self.dial_timers.peek() {
+        let mut due = self.core.wheel.due().min(self.core.shared.timers.due()).min(self.core.admission.look_at);
+        if let Some(&Reverse((at, _))) = self.core.dial_timers.peek() {
             due = due.min(at);
         }
         if let Some(draining) = &self.draining {
             due = due.min(draining.due());
         }
-        if let Some(end) = self.drain_end {
+        if let Some(end) = self.core.drain_end {
             due = due.min(end);
         }
-        if let Some(at) = self.shared.peer_log.due() {
+        if let Some(at) = self.core.shared.peer_log.due() {
             due = due.min(at);
         }
         due
@@ -232,14 +72,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut visit = Visit::default();
         loop {
             // A wake is reported once, so the others are looked at again once publications were delivered.
-            self.commands_left = self.shared.publications.is_full();
+            self.commands_left = self.core.shared.publications.is_full();
             if self.commands_left {
                 return;
             }
             let Some(command) = self.commands.next() else { return };
             self.handle_command(driver, command);
             visit.spend(COMMAND);
-            if visit.is_over(&self.clock) {
+            if visit.is_over(&self.core.clock) {
                 self.commands_left = true;
                 return;
             }
@@ -248,8 +88,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
         match command {
-            Command::Publish(publication) => self.shared.publications.push(publication),
-            Command::PublishToAll(publication) => _ = self.shared.publish(publication),
+            Command::Publish(publication) => self.core.shared.publications.push(publication),
+            Command::PublishToAll(publication) => _ = self.core.shared.publish(publication),
             Command::Subscribe { to, scope, name, on } => self.on_conn(driver, to, |_, conn| match (scope, on) {
                 (Scope::Exact, true) => _ = conn.subscribe(&name),
                 (Scope::Exact, false) => conn.unsubscribe(&name),
@@ -269,7 +109,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     && link.phase.takes_messages()
                 {
                     link.close(code, &reason);
-                    self.shared.dirty.push(conn.token);
+                    self.core.shared.dirty.push(conn.token);
                 }
             }
             Command::Adopt { socket, peer } => {
@@ -281,41 +121,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Command::DrainForRestart { restart, deadline } => self.drain_for_restart(driver, &restart, deadline),
             // The asking thread may have ended.
             Command::Stages(dial, reply) => {
-                let of = |dial| self.probe.as_ref().and_then(|probe| probe.stages_of(dial));
-                drop(reply.try_send(dial.map_or_else(|| self.stages(), of)));
+                let of = |dial| self.core.probe.as_ref().and_then(|probe| probe.stages_of(dial));
+                drop(reply.try_send(dial.map_or_else(|| self.core.stages(), of)));
             }
-            Command::Subscribers { topic, reply } => drop(reply.try_send(self.shared.topics.count(&topic))),
+            Command::Subscribers { topic, reply } => drop(reply.try_send(self.core.shared.topics.count(&topic))),
             Command::List(listing, reply) => drop(reply.try_send(self.list(listing))),
             Command::Beat(reply) => drop(reply.try_send(())),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
-        }
-    }
-
-    /// Begins to serve a connection from `peer`.
-    pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
-        if self.refuses(driver, token, &peer) {
-            return;
-        }
-        let begins = self.shared.config.front.begins(&peer);
-        if begins == Begins::Refused {
-            return self.refuse_peer(driver, token, &peer);
-        }
-        match self.engine.accept() {
-            Ok(session) => {
-                let phase = if begins == Begins::WithHeader { Phase::ProxyHeader } else { self.first_phase() };
-                let from = peer.clone();
-                let opened = self.guard(format_args!("a connection from {from}"), |core| {
-                    core.open_link(token, phase, session, peer, None);
-                });
-                if opened.is_none() {
-                    driver.close(token, true);
-                }
-                self.bound_accepting(driver);
-            }
-            Err(error) => {
-                self.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
-                driver.close(token, true);
-            }
         }
     }
 }
@@ -348,28 +160,28 @@ impl Shared {
     }
 }
 
-impl<E: Engine, H: Handler> Sink for Core<E, H> {
+impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
     fn woke(&mut self, _driver: &mut dyn Driver) {
-        if let Some(probe) = &mut self.probe {
+        if let Some(probe) = &mut self.core.probe {
             probe.woke();
         }
-        let now = self.clock.elapsed();
-        self.shared.now = tick(now);
-        self.openings.begin(now);
+        let now = self.core.clock.elapsed();
+        self.core.shared.now = tick(now);
+        self.core.openings.begin(now);
     }
 
     fn may_accept(&self) -> bool {
-        Self::may_accept(self)
+        self.core.may_accept()
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
-        self.shared.counters.accepted.add(1);
+        self.core.shared.counters.accepted.add(1);
         match driver.peer(token) {
             Some(peer) => {
-                let begun = self.clock.elapsed();
+                let begun = self.core.clock.elapsed();
                 self.accept_from(driver, token, peer);
-                self.openings.accepted();
-                self.end_opening(begun);
+                self.core.openings.accepted();
+                self.core.end_opening(begun);
             }
             // The connection was reset in the backlog.
             None => driver.close(token, true),
@@ -381,13 +193,13 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
-        if let Some(probe) = &mut self.probe {
+        if let Some(probe) = &mut self.core.probe {
             probe.received(driver);
         }
         let Some(link) = self.take(token) else { return };
         let mut begun = None;
         if link.is_opening() {
-            begun = self.begin_opening(&link);
+            begun = self.core.begin_opening(&link);
             if begun.is_none() {
                 return self.keep_input(driver, link, data);
             }
@@ -400,7 +212,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             }
         });
         if let Some(begun) = begun {
-            self.end_opening(begun);
+            self.core.end_opening(begun);
         }
     }
 
@@ -419,7 +231,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn departed(&mut self, _driver: &mut dyn Driver, token: Token, number: u32, nanos: u64) {
-        if let Some(sends) = &mut self.shared.sends {
+        if let Some(sends) = &mut self.core.shared.sends {
             sends.departed(token, number, nanos);
         }
     }
@@ -436,10 +248,10 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn woken(&mut self, driver: &mut dyn Driver) {
-        self.admission.check();
+        self.core.admission.check();
         self.commands.woken();
         self.handle_commands(driver);
-        for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
+        for done in self.core.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
             self.on_offload_done(driver, done);
         }
     }

@@ -3,7 +3,7 @@
 use crate::handler::Handler;
 use crate::shard::Shard;
 use crate::turn::clock::Clock;
-use crate::turn::core::Slot;
+use crate::turn::reactor::{Reactor, Slot};
 use std::time::Duration;
 use tautline_conn::keys::Keys;
 use tautline_tls::Engine;
@@ -37,16 +37,16 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// `now` tells the time since the begin of the simulation, and does not go back. Mask keys and nonces then depend on
     /// `seed` alone. A peer that knows the seed can predict them, and masks then protect nothing (RFC 6455, section 10.3).
     pub fn danger_simulate(&mut self, now: impl Fn() -> Duration + 'static, seed: [u8; 32]) {
-        self.core.clock = Clock::Simulated(Box::new(now));
-        self.core.shared.keys = Keys::new(seed);
+        self.reactor.core.clock = Clock::Simulated(Box::new(now));
+        self.reactor.core.shared.keys = Keys::new(seed);
     }
 
     /// Counts everything that the shard holds, for tests that look for leaks. It walks through all slots and timers.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
-        let core = &self.core;
+        let Reactor { core, slots, .. } = &self.reactor;
         Holdings {
-            slots: core.slots.iter().filter(|slot| !matches!(slot, Slot::Free)).count(),
+            slots: slots.iter().filter(|slot| !matches!(slot, Slot::Free)).count(),
             dials: core.dials.len(),
             timers: core.wheel.len(),
             topics: core.shared.topics.len(),

@@ -6,7 +6,7 @@
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::shard::Shard;
-use crate::turn::core::{Core, Slot};
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::timer::Tick;
 use tautline_conn::tick::millis;
 use tautline_tls::Engine;
@@ -23,24 +23,24 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// A turn lasts until the next one begins, so the program must call [`turn`](Self::turn) again at once.
     /// [`run`](Self::run) does both.
     pub fn watch_turns(&mut self) {
-        self.core.refresh();
-        self.core.slow_turn = self.core.shared.config.slow_turn.map_or(Tick::MAX, millis);
+        self.reactor.core.refresh();
+        self.reactor.slow_turn = self.reactor.core.shared.config.slow_turn.map_or(Tick::MAX, millis);
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Reports the last turn, whose wait ended at `woke`, if it took too long until now.
     #[inline]
     pub(crate) fn watch_turn(&mut self, woke: Tick) {
-        if self.shared.now.saturating_sub(woke) >= self.slow_turn {
+        if self.core.shared.now.saturating_sub(woke) >= self.slow_turn {
             self.report_slow_turn(woke);
         }
     }
 
     #[cold]
     fn report_slow_turn(&mut self, woke: Tick) {
-        self.shared.counters.turns_slow.add(1);
-        let now = self.shared.now;
+        self.core.shared.counters.turns_slow.add(1);
+        let now = self.core.shared.now;
         if now < self.slow_turn_news {
             return;
         }
@@ -54,7 +54,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             log::warn!("a turn took {took} ms, without input of an open connection: {WHY}");
             return;
         };
-        let (id, peer) = (ConnId { shard: self.shared.shard, token: first.token }, &first.info.peer);
+        let (id, peer) = (ConnId { shard: self.core.shared.shard, token: first.token }, &first.info.peer);
         let others = heard.count();
         log::warn!("a turn took {took} ms: {WHY}; input came from connection {id} ({peer}) and {others} others");
     }

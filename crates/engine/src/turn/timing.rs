@@ -4,7 +4,8 @@ use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::handler::Handler;
 use crate::link::state::Link;
-use crate::turn::core::{Core, Slot};
+use crate::turn::core::Core;
+use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::timer::Tick;
 use crate::turn::timers::Timer;
 use std::time::Duration;
@@ -80,13 +81,13 @@ impl ShardContext<'_> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Calls the application for every timer that is due.
     #[cold]
     pub(crate) fn expire_timers(&mut self, driver: &mut dyn Driver) {
-        let now = self.shared.now;
+        let now = self.core.shared.now;
         let mut due = std::mem::take(&mut self.due);
-        self.shared.timers.advance(now, &mut due);
+        self.core.shared.timers.advance(now, &mut due);
         for token in due.drain(..) {
             if let Some(Slot::Link(link)) = self.slots.get(token.index as usize)
                 && link.token == token
@@ -97,15 +98,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.due = due;
         // Timers that are set meanwhile for this very millisecond wait for the next turn.
-        for _ in 0..self.shared.timers.due_of_shard(now) {
-            let Some(id) = self.shared.timers.take_due(now) else { break };
-            self.guard(format_args!("timer {id} of the shard"), |core| {
+        for _ in 0..self.core.shared.timers.due_of_shard(now) {
+            let Some(id) = self.core.shared.timers.take_due(now) else { break };
+            self.core.guard(format_args!("timer {id} of the shard"), |core| {
                 core.handler.on_shard_timer(&mut ShardContext { shared: &mut core.shared }, id);
             });
         }
-        self.shared.timers.find_next();
+        self.core.shared.timers.find_next();
     }
+}
 
+impl<E: Engine, H: Handler> Core<E, H> {
     fn expire_timers_of(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let now = self.shared.now;
         while link.phase.takes_messages()

@@ -49,7 +49,7 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard.core.dials.insert(
+        shard.reactor.core.dials.insert(
             ID,
             Dial {
                 target,
@@ -62,7 +62,7 @@ impl Bench {
             },
         );
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        shard.core.resolved(&mut *shard.driver, ID, Ok(addresses));
+        shard.reactor.resolved(&mut *shard.driver, ID, Ok(addresses));
         Self { kernel, shard }
     }
 
@@ -181,7 +181,7 @@ fn a_name_that_is_not_resolved_in_time_fails_the_dial() {
     assert!(failure.contains("several.example was not resolved within 0ns"), "{failure}");
     assert!(shard.is_idle());
     // A later result is ignored.
-    shard.core.resolved(&mut *shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
+    shard.reactor.resolved(&mut *shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
     assert!(shard.is_idle());
 }
 
@@ -189,7 +189,7 @@ fn a_name_that_is_not_resolved_in_time_fails_the_dial() {
 fn a_late_failure_of_the_resolver_does_not_end_a_race() {
     let mut bench = Bench::new(LONG, &["[::1]:80"]);
     let late = Err(ConnectError::Resolve("no such host".into()));
-    bench.shard.core.resolved(&mut *bench.shard.driver, ID, late);
+    bench.shard.reactor.resolved(&mut *bench.shard.driver, ID, late);
     bench.kernel.push(Event::Connected(0));
     bench.turn();
     assert!(bench.requested_upgrade(0));
@@ -200,7 +200,7 @@ fn a_late_failure_of_the_resolver_does_not_end_a_race() {
 fn an_attempt_that_fails_at_once_is_retried_in_a_later_turn() {
     let (mut bench, kept, target) = resolved_by_test();
     bench.shard.handler().reconnects = true;
-    bench.shard.core.lookups.store(usize::MAX >> 1, std::sync::atomic::Ordering::Relaxed);
+    bench.shard.reactor.lookups.store(usize::MAX >> 1, std::sync::atomic::Ordering::Relaxed);
     bench.shard.connect(Arc::new(target.with_reconnect(AT_ONCE)));
     bench.turn();
     assert_eq!(bench.shard.handler().failures.len(), 1);
@@ -245,7 +245,7 @@ fn the_next_attempt_goes_to_the_next_address_if_the_last_one_said_nothing() {
         bench.shard.handler().reconnects = true;
         let mut config = Config::default();
         config.deadlines.handshake = Duration::from_millis(50);
-        bench.shard.core.shared.config = Arc::new(config);
+        bench.shard.reactor.core.shared.config = Arc::new(config);
         bench.shard.connect(Arc::new(target.with_reconnect(AT_ONCE)));
         let answer = || Ok::<_, &str>(vec!["[::7]:80".parse().unwrap(), "10.0.0.7:80".parse().unwrap()]);
         for (index, address) in (0..).zip(["[::7]:80", "10.0.0.7:80", "[::7]:80", "10.0.0.7:80"]) {
@@ -314,7 +314,7 @@ fn a_resolver_of_the_application_answers_later_from_any_thread() {
     bench.kernel.push(Event::Connected(1));
     bench.turn();
     assert!(bench.requested_upgrade(1));
-    assert_eq!(bench.shard.core.lookups.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(bench.shard.reactor.lookups.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -230,8 +230,8 @@ impl<E: Engine> Bench<E> {
             self.hear(1);
             let now_heard = self.peers[1].messages.iter().filter(|len| **len == 2).count();
             assert_eq!(now_heard, heard + 1, "an honest peer has its echo in each turn");
-            let is_done = self.kernel.0.borrow().events.is_empty() && self.shard.core.resting.is_empty();
-            if is_done && self.shard.core.shared.publications.is_empty() {
+            let is_done = self.kernel.0.borrow().events.is_empty() && self.shard.reactor.core.resting.is_empty();
+            if is_done && self.shard.reactor.core.shared.publications.is_empty() {
                 return turns;
             }
         }
@@ -396,7 +396,7 @@ fn many_publications_at_once_are_bounded_by_time() {
         },
         [0; 32],
     );
-    let shared = &mut bench.shard.core.shared;
+    let shared = &mut bench.shard.reactor.core.shared;
     for _ in 0..MANY {
         let publication = Publication::to_topic("all", Outgoing::text("news"), &shared.published);
         shared.publications.push(publication);
@@ -404,7 +404,7 @@ fn many_publications_at_once_are_bounded_by_time() {
     let (mut turns, mut left) = (0, MANY);
     while left > 0 {
         bench.shard.turn(None).unwrap();
-        let now = bench.shard.core.shared.publications.waiting();
+        let now = bench.shard.reactor.core.shared.publications.waiting();
         // Twice in a turn, a batch to both subscribers before each look at the clock.
         assert!(left - now <= 8 * 512, "{left} to {now}");
         (turns, left) = (turns + 1, now);
@@ -420,7 +420,7 @@ fn commands_of_other_threads_are_bounded() {
     for _ in 0..COMMANDS {
         handle.with_handler(|amplifier: &mut Amplifier, _| amplifier.work()).unwrap();
     }
-    bench.shard.core.commands_left = true;
+    bench.shard.reactor.commands_left = true;
     let mut before = 0;
     while bench.shard.handler().answered < COMMANDS {
         bench.shard.turn(None).unwrap();

@@ -1,0 +1,176 @@
+//! The steps after an event of a connection: its output leaves, and what follows from that.
+
+use crate::handler::Handler;
+use crate::ids::ConnId;
+use crate::link::phase::Phase;
+use crate::link::state::{Awaits, Link};
+use crate::turn::core::Core;
+use tautline_conn::closed::Cause;
+use tautline_conn::tick::millis;
+use tautline_io::Driver;
+use tautline_tls::Engine;
+
+/// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
+const MAX_DRAINS: usize = 16;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Sends a connection's output after an event. Rare steps are functions of their own, so that a message does not pay for
+    /// them.
+    pub(crate) fn settle(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        self.flush(driver, link);
+        if link.is_drained() && link.awaits == Awaits::Nothing {
+            self.report_drained(driver, link);
+        }
+        if link.out.has_dropped() {
+            self.report_dropped(driver, link);
+        }
+        if link.held || matches!(link.phase, Phase::Streaming(_)) {
+            self.stream_and_resume(driver, link);
+        }
+        if link.wire.has_failed() {
+            self.fail_seal(driver, link);
+        }
+        if link.phase.close_sent() {
+            self.await_close(driver, link);
+        }
+        if link.wire.is_in_flight() {
+            self.schedule(link);
+        } else if link.phase.is_finished() && !link.is_dirty() {
+            self.end(link, Phase::GONE, Cause::Finished);
+        }
+        if link.phase.is_gone() {
+            return;
+        }
+        if self.shared.visit.did_much() {
+            // It goes on, and its next input is read, behind others that did much.
+            self.rest(link);
+        }
+        if link.kernel.is_active() {
+            self.enter_kernel(driver, link);
+        }
+        link.out.tidy(&mut self.shared.pool);
+        link.wire.tidy(&mut self.shared.pool);
+        let pause = link.holds_back(self.shared.config.limits.pause_receive_above);
+        if pause != link.driver_paused {
+            self.pause_receive(driver, link, pause);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn report_drained(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let mut drains = 0;
+        while link.is_drained() {
+            if drains == MAX_DRAINS || self.shared.visit.is_over(&self.clock) {
+                self.rest(link);
+                break;
+            }
+            drains += 1;
+            link.out.report_drained();
+            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            self.flush(driver, link);
+        }
+    }
+
+    /// Reports dropped messages. The handler's own sends may drop more, which wait for the next event: a handler that sends a note
+    /// to a peer that does not read would else be called for ever.
+    #[cold]
+    pub(crate) fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let dropped = link.out.take_dropped();
+        if link.phase.takes_messages() {
+            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_dropped(conn, dropped));
+            self.flush(driver, link);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn stream_and_resume(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if link.awaits != Awaits::Nothing {
+            return;
+        }
+        if matches!(link.phase, Phase::Streaming(_)) {
+            self.stream(driver, link);
+        }
+        let pause_above = self.shared.config.limits.pause_receive_above;
+        while link.held && link.awaits == Awaits::Nothing && !link.holds_back(pause_above) {
+            if self.shared.visit.is_over(&self.clock) {
+                return self.rest(link);
+            }
+            if let Err(stop) = self.resume(driver, link) {
+                self.stop(link, stop);
+            }
+            self.flush(driver, link);
+            self.stream(driver, link);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn fail_seal(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if let Some(error) = link.wire.take_failure() {
+            self.fail(link, Cause::Tls(error));
+            link.flush(driver, &mut self.shared);
+        }
+    }
+
+    /// Our close frame was sent, and the peer's is awaited.
+    #[inline(never)]
+    pub(crate) fn await_close(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+        self.schedule(link);
+        if link.reconnects() {
+            // A stale peer may not answer.
+            self.end(link, Phase::finishing(false), Cause::Local);
+            link.flush(driver, &mut self.shared);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn pause_receive(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        pause: bool,
+    ) {
+        link.driver_paused = pause;
+        link.clock.heard = self.shared.now;
+        if link.phase.takes_messages() {
+            link.clock.phase_end = self.shared.now;
+        }
+        link.ping_sent = false;
+        driver.pause_receive(link.token, pause);
+        self.schedule(link);
+        if pause && link.awaits == Awaits::Nothing {
+            self.shared.counters.receive_pauses.add(1);
+            let waiting = link.out.buffered(&link.wire);
+            let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
+            self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
+        }
+    }
+
+    /// Flushes a connection, or fails it if the slow-consumer policy gave up on the peer.
+    pub(crate) fn flush(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if matches!(link.phase, Phase::Overrun) {
+            self.fail(link, Cause::SlowConsumer);
+        }
+        link.flush(driver, &mut self.shared);
+    }
+
+    pub(crate) fn release(&mut self, driver: &mut dyn Driver, link: Box<Link<E::Session, H::State>>, reset: bool) {
+        self.end_access(&link);
+        driver.close(link.token, reset || link.wire.is_in_flight());
+        self.drop_link(link);
+    }
+
+    /// Uncounts a connection, gives its memory back, and drops its state.
+    pub(crate) fn drop_link(&mut self, mut link: Box<Link<E::Session, H::State>>) {
+        self.uncount_connection(&link);
+        self.discharge(&link);
+        self.forget_input(&link);
+        self.forget_access(link.token);
+        link.out.release(&mut self.shared.pool);
+        link.wire.release(&mut self.shared.pool);
+        link.decoder.recycle(&mut self.shared.pool);
+        self.shared.pool.give(std::mem::take(&mut link.carry));
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.guard(format_args!("the state of connection {id}"), |_| drop(link));
+    }
+}
