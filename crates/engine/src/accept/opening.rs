@@ -23,6 +23,7 @@ use crate::link::state::{Awaits, Link};
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use std::time::Duration;
+use tautline_conn::front::Begins;
 use tautline_io::{Address, Driver, Received, Token};
 use tautline_tls::Engine;
 
