@@ -49,7 +49,8 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("hub", &["tautline"], &["dev-cert"]),
     ("nats", &["tautline", "hub"], &["dev-cert"]),
     ("probe", &["tautline"], &["dev-cert"]),
-    ("cli", &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "replicas", "venue"], &["testkit"]),
+    ("proxy", &["tautline"], &["dev-cert"]),
+    ("cli", &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "proxy", "replicas", "venue"], &["testkit"]),
 ];
 
 /// Checks the manifest of every crate, and that every row of the table has a crate.

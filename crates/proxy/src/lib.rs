@@ -1,0 +1,6 @@
+//! The parts of `taut proxy`: a front for HTTP and WebSocket backends.
+//!
+//! A plan says all that a proxy does: its listeners, routes and backends. It is made from a file or from flags and never changes.
+//! A reload replaces it whole.
+
+#![forbid(unsafe_code)]
