@@ -4,3 +4,5 @@
 //! A reload replaces it whole.
 
 #![forbid(unsafe_code)]
+
+pub mod route;
