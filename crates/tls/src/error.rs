@@ -2,7 +2,7 @@ use crate::alert::Alert;
 use std::fmt;
 
 /// A failure of a session or a configuration; each variant names the party at fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The calling code misused the API.
@@ -40,4 +40,28 @@ impl fmt::Display for Error {
     }
 }
 
+/// The text, which is all that a `main` that returns the error, or an `unwrap`, shows.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+    use crate::Alert;
+
+    #[test]
+    fn debug_prints_the_text() {
+        for error in [Error::Config("key.pem is encrypted".to_owned()), Error::Alert(Alert::BAD_CERTIFICATE)] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+        }
+        assert_eq!(
+            format!("{:?}", Error::unknown("x")),
+            "TLS configuration: x: this engine does not know this setting"
+        );
+    }
+}
