@@ -42,6 +42,11 @@ impl Failure {
         Self { fate, ..self }
     }
 
+    /// Whether the authority, which had too much to do, may have said when it wants to be asked again.
+    pub(crate) const fn is_of_load(&self) -> bool {
+        matches!(self.kind, FailureKind::RateLimit | FailureKind::Authority)
+    }
+
     /// A failure at the folder.
     pub(crate) fn folder(doing: &str, error: &io::Error) -> Self {
         Self::new(FailureKind::Folder, format!("cannot {doing}: {error}"))

@@ -27,9 +27,12 @@ pub(crate) struct Folder {
 pub(crate) type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// The right to order, which one process of several has at a time. The kernel takes it back when the process ends.
+///
+/// The folder itself is locked too, where its file system can: somebody may remove the file during an order.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
+    _folder: File,
 }
 
 impl Folder {
@@ -83,15 +86,21 @@ impl Folder {
 
     /// The content of a file; `None` if there is none.
     pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.file(name)) {
+        let path = self.file(name);
+        // A pipe without a writer would hold the call for ever.
+        let file = match OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
+        if !file.metadata()?.is_file() {
+            let what = format!("{} is not a regular file; remove it", path.display());
+            return Err(io::Error::new(ErrorKind::InvalidInput, what));
+        }
         let mut content = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut content)?;
         if content.len() as u64 > LARGEST {
-            let what = format!("{} is larger than 1 MiB; remove it", self.file(name).display());
+            let what = format!("{} is larger than 1 MiB; remove it", path.display());
             return Err(io::Error::new(ErrorKind::FileTooLarge, what));
         }
         Ok(Some(content))
@@ -153,22 +162,34 @@ impl Folder {
     /// Takes the right to order; `None` if another process has it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(flags(OFlags::NOFOLLOW));
+        let flags = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK);
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(flags);
         let file = options.open(self.file("lock")).map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::LOOP) => io::Error::other("its file `lock` is a symbolic link; remove that"),
+            Some(Errno::NXIO) => io::Error::other("its file `lock` is a pipe; remove that"),
             _ => error,
         })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let folder = File::open(&self.path)?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
+            // NFS cannot lock folders. The file alone must do there.
+            Ok(()) | Err(_) => Ok(Some(Lock { _file: file, _folder: folder })),
         }
     }
 
     /// Whether a process has the right to order.
     pub(crate) fn is_locked(&self) -> bool {
-        let opened = OpenOptions::new().read(true).custom_flags(flags(OFlags::NOFOLLOW)).open(self.file("lock"));
-        opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+        let flags = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK);
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.file("lock"));
+        let is_held = |opened: io::Result<File>| {
+            opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+        };
+        is_held(file) || is_held(File::open(&self.path))
     }
 
     /// Writes a file beside its place. It is locked until it is closed, by which [`remove_leftovers`](Self::remove_leftovers)
@@ -360,5 +381,35 @@ mod tests {
         assert!(held.is_some() && two.lock().unwrap().is_none());
         drop(held);
         assert!(two.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_file_that_is_removed_lets_no_second_server_order() {
+        let temporary = Temporary::new("removed");
+        let [one, two] = [(); 2].map(|()| Folder::open(&temporary.0).unwrap());
+        let held = one.lock().unwrap();
+        assert!(held.is_some());
+        fs::remove_file(one.file("lock")).unwrap();
+        assert!(two.lock().unwrap().is_none() && two.is_locked());
+        // The attempt has made the file anew.
+        assert!(two.lock().unwrap().is_none());
+        drop(held);
+        assert!(!two.is_locked() && two.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn pipes_in_the_folder_are_refused_at_once() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let temporary = Temporary::new("pipes");
+        let folder = Folder::open(&temporary.0).unwrap();
+        for name in ["certificate.pem", "lock"] {
+            mknodat(CWD, folder.file(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+        let error = folder.read("certificate.pem").unwrap_err().to_string();
+        assert!(error.contains("certificate.pem is not a regular file; remove it"), "{error}");
+        let error = folder.lock().unwrap_err().to_string();
+        assert!(error.contains("`lock` is a pipe") && !folder.is_locked(), "{error}");
+        assert!(folder.read("..").is_err());
     }
 }

@@ -221,7 +221,16 @@ impl Plan {
 
     /// An order has failed. Returns the pause before the next one.
     pub fn fail(&mut self, kind: FailureKind, now: Time) -> Duration {
-        let (mut first, mut longest) = kind.pauses();
+        self.fail_for(kind, None, now)
+    }
+
+    /// An order has failed, and the authority may have said how long to `wait` (RFC 8555, section 6.6). Returns the pause before
+    /// the next order.
+    ///
+    /// That wait takes the place of the kind's pause. It is at least that of any failure of an authority, so that one that always
+    /// says a second is not asked each second, and at most a day.
+    pub fn fail_for(&mut self, kind: FailureKind, wait: Option<Duration>, now: Time) -> Duration {
+        let (mut first, mut longest) = if wait.is_some() { FailureKind::Authority } else { kind }.pauses();
         if let Some(Held { life, .. }) = self.held {
             // Certificates of minutes need faster attempts than those of months.
             first = first.min(life.length() / 60);
@@ -230,6 +239,7 @@ impl Plan {
         let doubled = 1_u32.checked_shl(self.failures.min(31)).unwrap_or(u32::MAX);
         let pause = first.saturating_mul(doubled).clamp(SHORTEST_PAUSE, longest.max(SHORTEST_PAUSE));
         let pause = pause + self.random.up_to(pause / 4);
+        let pause = pause.max(wait.unwrap_or_default().min(longest_pause()));
         self.failures = self.failures.saturating_add(1);
         self.paused_until = now + pause;
         pause

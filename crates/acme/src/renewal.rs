@@ -283,7 +283,8 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
     }
 
     fn fail(&mut self, failure: &Failure) {
-        let pause = self.plan.fail(failure.kind, now());
+        let wait = self.shared.transport.wait().filter(|_| failure.is_of_load());
+        let pause = self.plan.fail_for(failure.kind, wait, now());
         let kind = failure.kind.name();
         let config = &self.shared.config;
         let by = if failure.kind == FailureKind::Validation && config.tls_alpn && config.http {

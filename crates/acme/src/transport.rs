@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tautline_tls::{pem, trust_named};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,6 +40,8 @@ const LONGEST_WAIT: u64 = 24 * 60 * 60;
 #[derive(Clone)]
 pub(crate) struct Transport {
     tls: Arc<ClientConfig>,
+    /// The seconds for which the latest answer, an error of load, asks to be left alone; 0 without.
+    wait: Arc<AtomicU64>,
 }
 
 impl Transport {
@@ -70,11 +73,17 @@ impl Transport {
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut tls = builder.map_err(|error| error.to_string())?.with_root_certificates(store).with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { tls: Arc::new(tls) })
+        Ok(Self { tls: Arc::new(tls), wait: Arc::default() })
     }
 }
 
 impl Transport {
+    /// The time for which the authority asked not to be asked again in its latest answer, a status 429 or 503.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        let seconds = self.wait.load(Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
     /// Sends a body of this type, and returns that of the answer, which has at most `largest` bytes.
     pub(crate) async fn post(&self, url: &Uri, kind: &str, body: Vec<u8>, largest: usize) -> Result<Bytes, String> {
         if !matches!(url.scheme_str(), Some("http" | "https")) {
@@ -95,7 +104,7 @@ impl HttpClient for Transport {
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let tls = self.tls.clone();
+        let (tls, wait) = (self.tls.clone(), self.wait.clone());
         Box::pin(async move {
             let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
             let is_plain = request.method() == Method::GET;
@@ -104,6 +113,7 @@ impl HttpClient for Transport {
                 _ => Err("its directory names a URL without https://".to_owned()),
             };
             let answered = answered.and_then(|(parts, body)| Ok((checked(parts)?, body)));
+            wait.store(answered.as_ref().map_or(0, |(parts, _)| asked_wait(parts)), Ordering::Relaxed);
             if let Ok((parts, body)) = &answered
                 && is_plain
                 && let Some(problem) = problem(parts.status, body)
@@ -147,11 +157,21 @@ fn checked(mut head: http::response::Parts) -> Result<http::response::Parts, Str
         let place = head.headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or_default();
         return Err(format!("it redirects to {place:?}, which is not followed: is the directory's URL right?"));
     }
-    let wait = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    if wait.is_some_and(|seconds: u64| seconds > LONGEST_WAIT) {
+    if retry_after(&head).is_some_and(|seconds| seconds > LONGEST_WAIT) {
         head.headers.insert(RETRY_AFTER, LONGEST_WAIT.into());
     }
     Ok(head)
+}
+
+/// The seconds after which the authority wants to be asked again.
+fn retry_after(head: &http::response::Parts) -> Option<u64> {
+    head.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The seconds for which an authority with too much load asks to be left alone (RFC 8555, section 6.6); 0 without.
+fn asked_wait(head: &http::response::Parts) -> u64 {
+    let is_load = matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    retry_after(head).filter(|_| is_load).unwrap_or(0)
 }
 
 /// Sends one request, and receives the whole answer, whose body has at most this length.

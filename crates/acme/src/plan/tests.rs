@@ -102,6 +102,23 @@ fn failures_pause_longer_and_longer() {
 }
 
 #[test]
+fn an_authority_says_how_long_to_wait() {
+    let mut plan = Plan::new(9);
+    let long = 3 * HOUR;
+    assert_eq!(plan.fail_for(FailureKind::RateLimit, Some(long), START), long);
+    assert_eq!(plan.next(START), Next::Wait(START + long));
+    assert_eq!(plan.next(START + long), Next::Order);
+    // A short one ends the long pause of its kind, and grows all the same.
+    let mut plan = Plan::new(9);
+    let pauses: Vec<_> =
+        (0..20).map(|_| plan.fail_for(FailureKind::RateLimit, Some(Duration::from_secs(1)), START)).collect();
+    assert!(pauses[0] < Duration::from_secs(7) && pauses[19] >= Duration::from_secs(600), "{pauses:?}");
+    // No wait is longer than a day, for a longer one counts as a clock that was wrong.
+    assert_eq!(plan.fail_for(FailureKind::RateLimit, Some(100 * DAY), START), DAY);
+    assert_eq!(plan.next(START), Next::Wait(START + DAY));
+}
+
+#[test]
 fn a_success_ends_the_pause() {
     let mut plan = Plan::new(9);
     for _ in 0..5 {

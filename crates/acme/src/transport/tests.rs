@@ -80,6 +80,18 @@ fn a_wait_without_end_is_a_day() {
 }
 
 #[test]
+fn a_refusal_of_load_says_when_to_come_back() {
+    for (status, said, wait) in [(429, "7200", 7200), (503, "60", 60), (429, "soon", 0), (400, "60", 0), (200, "60", 0)]
+    {
+        let answer = format!("HTTP/1.1 {status} No\r\nRetry-After: {said}\r\nContent-Length: 2\r\n\r\n{{}}");
+        let authority = Authority::new(answer, false);
+        let _ = authority.ask();
+        let expected = (wait > 0).then(|| std::time::Duration::from_secs(wait));
+        assert_eq!(authority.transport.wait(), expected, "{status} {said}");
+    }
+}
+
+#[test]
 fn a_question_that_is_refused_has_the_authoritys_reason() {
     use crate::failure::Failure;
     use crate::plan::FailureKind;
