@@ -1,13 +1,14 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
 use crate::memory::application::ApplicationMemory;
-use crate::threads::remote::ShardHandle;
+use crate::threads::remote::{ShardHandle, ShardHandleError};
 use crate::topics::publications::Publication;
 use crate::topics::reach::Reach;
 use crate::topics::receipt::Receipt;
 use crate::topics::recipients::{ConnList, Recipients};
 use crate::turn::shared::Shared;
 use tautline_conn::message::Outgoing;
+use tautline_ws::CloseCode;
 
 /// A shard, lent to its handler where no connection is concerned.
 ///
@@ -100,8 +101,55 @@ impl ShardContext<'_> {
     }
 
     /// Sends `message` to these connections, like [`Conn::send_to`].
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use tautline_engine::{Conn, ConnId, Handler, Opening, Outgoing};
+    /// use tautline_ws::{CloseCode, Message};
+    ///
+    /// /// Players of games for two. Ids stay in the map until `on_close`, so all of them are those of open connections.
+    /// #[derive(Default)]
+    /// struct Games {
+    ///     others: HashMap<ConnId, ConnId>,
+    ///     waits: Option<ConnId>,
+    /// }
+    ///
+    /// impl Handler for Games {
+    ///     type State = ();
+    ///     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+    ///         match self.waits.take() {
+    ///             Some(other) => self.others.extend([(conn.id(), other), (other, conn.id())]),
+    ///             None => self.waits = Some(conn.id()),
+    ///         }
+    ///     }
+    ///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+    ///         let Some(&other) = self.others.get(&conn.id()) else { return };
+    ///         conn.shard().send_to(&[other], Outgoing::from(&message));
+    ///         if message.text() == Some("checkmate") {
+    ///             _ = conn.shard().close(other, CloseCode::NORMAL, "you have lost");
+    ///         }
+    ///     }
+    ///     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _: &tautline_engine::Closed) {
+    ///         self.waits.take_if(|waits| *waits == conn.id());
+    ///         if let Some(other) = self.others.remove(&conn.id()) {
+    ///             self.others.remove(&other);
+    ///         }
+    ///     }
+    /// }
+    /// ```
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
         self.shared.send_to(conns, message);
+    }
+
+    /// Closes a connection of this server by its id, after the messages that were sent and published to it before. Nothing happens
+    /// if it has ended.
+    ///
+    /// Without a reason nothing is allocated for a connection of this shard.
+    ///
+    /// # Errors
+    /// Never for a connection of this shard. That of another may not take the command.
+    pub fn close(&mut self, conn: ConnId, code: CloseCode, reason: &str) -> Result<(), ShardHandleError> {
+        self.shared.close(conn, code, reason)
     }
 
     /// Sends `message` to a connection of this shard, and times its way to the network card like

@@ -22,6 +22,7 @@ use crate::peer_log::PeerLog;
 use crate::probe::{Probe, Sends, Stages};
 use crate::threads::remote::{InTurn, ShardHandle};
 use crate::topics::broker::Bridge;
+use crate::topics::closings::Closings;
 use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
@@ -111,6 +112,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             topics: Topics::default(),
             timers: Timers::new(),
             letters: Letters::default(),
+            closings: Closings::default(),
             publications: Publications::default(),
             dirty: Vec::new(),
             remote,

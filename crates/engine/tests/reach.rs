@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline_engine::{
-    Cause, Closed, Config, Conn, ConnHandle, Deadline, Handler, OnPanic, Outgoing, Receipt, Recipients, Shard,
+    Cause, Closed, Config, Conn, ConnHandle, ConnId, Deadline, Handler, OnPanic, Outgoing, Receipt, Recipients, Shard,
     ShardContext, ShardHandle, ShardHandleError, SlowConsumer,
 };
 use tautline_tls::plain;
@@ -226,6 +226,37 @@ fn a_list_of_connections_gets_a_message_once() {
     assert_eq!(first, ["you two"]);
     assert_eq!(second, ["from outside"]);
     assert_eq!(third, ["you two", "from outside"]);
+}
+
+#[test]
+fn a_connection_is_closed_by_its_id_after_what_was_sent_to_it() {
+    let mut crowd = Crowd::new(3, Config::default());
+    let conns = crowd.shard.handler().conns.clone();
+    crowd.act(0, |conn| {
+        conn.shard().send_to(&[conns[1]], Outgoing::text("one"));
+        conn.shard().close(conns[1], CloseCode::NORMAL, "enough").unwrap();
+        // Published first, so that what follows waits behind a delivery in several turns.
+        for number in 0..1000 {
+            conn.broadcast(Outgoing::text(&number.to_string()));
+        }
+        conn.shard().send_to(&[conns[2]], Outgoing::text("last"));
+        conn.shard().close(conns[2], CloseCode::NORMAL, "").unwrap();
+    });
+    for _ in 0..10 {
+        crowd.turn();
+    }
+    let [first, second, third] = crowd.read_all();
+    assert_eq!(first.len(), 1000);
+    assert_eq!(second, ["one", "88 \u{3}\u{fffd}enough"]);
+    assert_eq!(third.len(), 1002);
+    assert_eq!(third[999..], ["999", "last", "88 \u{3}\u{fffd}"]);
+    // The id of one that has ended is no other's, and a shard that this server does not have is an error.
+    crowd.kernel.push(Event::Failed(2));
+    crowd.turn();
+    crowd.act(0, |conn| conn.shard().close(conns[2], CloseCode::NORMAL, "").unwrap());
+    let elsewhere = "7.0.0".parse::<ConnId>().unwrap();
+    assert_eq!(crowd.act(0, |conn| conn.shard().close(elsewhere, CloseCode::NORMAL, "")), Err(ShardHandleError::Ended));
+    assert!(crowd.read(0).is_empty());
 }
 
 /// Records its timers.

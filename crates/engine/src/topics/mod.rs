@@ -4,6 +4,7 @@
 
 pub(crate) mod broker;
 pub(crate) mod broker_link;
+pub(crate) mod closings;
 pub(crate) mod interest;
 pub(crate) mod letters;
 pub(crate) mod memory_broker;

@@ -70,16 +70,29 @@ pub(crate) struct Publications {
     pub(crate) run: Vec<Publication>,
     /// Bytes of the messages in `waiting`.
     bytes: usize,
+    /// The number of all messages so far.
+    pushed: u64,
 }
 
 impl Publications {
     pub(crate) fn push(&mut self, publication: Publication) {
         self.bytes += publication.len();
+        self.pushed += 1;
         self.waiting.push_back(publication);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.run.is_empty() && self.waiting.is_empty()
+    }
+
+    /// The number of all messages so far.
+    pub(crate) const fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// The number of messages that were delivered.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.pushed - (self.waiting.len() + self.run.len()) as u64
     }
 
     /// Messages whose delivery has not begun.

@@ -43,9 +43,15 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if !self.core.shared.letters.is_empty() {
             self.deliver_letters(driver);
         }
+        if !self.core.shared.closings.is_empty() {
+            self.close_named(driver);
+        }
         self.core.openings.serve();
         if !self.core.shared.publications.is_empty() {
             self.deliver_publications(driver, most);
+        }
+        if !self.core.shared.closings.is_empty() {
+            self.close_named(driver);
         }
         let mut dirty = std::mem::take(&mut self.core.shared.dirty);
         for token in dirty.drain(..) {
@@ -70,6 +76,16 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if self.core.shared.letters.is_empty() {
             letters.clear();
             self.core.shared.letters = letters;
+        }
+    }
+
+    /// Closes connections that handlers named, once the messages before are delivered.
+    #[cold]
+    fn close_named(&mut self, driver: &mut dyn Driver) {
+        while let Some(closing) = self.core.shared.closings.next(self.core.shared.publications.delivered()) {
+            self.visit(driver, closing.conn, |core, driver, link| {
+                link.lend(Some(driver), &mut core.shared, |conn| conn.close(closing.code, &closing.reason));
+            });
         }
     }
 

@@ -6,6 +6,8 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
 use crate::link::info::Cold;
+use crate::threads::remote::ShardHandleError;
+use crate::topics::closings::Closing;
 use crate::topics::publications::Publication;
 use crate::topics::reach::{Reach, Withheld};
 use crate::topics::receipt::Receipt;
@@ -16,6 +18,7 @@ use crate::turn::visit::BYTES;
 use std::sync::Arc;
 use tautline_conn::message::Outgoing;
 use tautline_io::Token;
+use tautline_ws::CloseCode;
 
 impl<T> Conn<'_, T> {
     /// Subscribes this connection to messages published to `topic`.
@@ -205,6 +208,17 @@ impl Shared {
         } else {
             self.publish(Publication::new(Recipients::Conns(conns), message, &self.published));
         }
+    }
+
+    /// Closes a connection of this shard or another after the messages that were sent to it before.
+    pub(crate) fn close(&mut self, conn: ConnId, code: CloseCode, reason: &str) -> Result<(), ShardHandleError> {
+        if conn.shard == self.shard {
+            let after = self.publications.pushed();
+            self.closings.push(Closing { conn: conn.token, code, reason: reason.into(), after });
+            return Ok(());
+        }
+        let other = self.others.iter().find(|other| other.number() == conn.shard);
+        other.map_or(Err(ShardHandleError::Ended), |other| other.close(conn, code, reason))
     }
 
     /// Gives a message to every shard that may have receivers, and to other hosts.

@@ -8,6 +8,7 @@ use crate::peer_log::PeerLog;
 use crate::probe::{MessageTimes, Sends};
 use crate::threads::remote::ShardHandle;
 use crate::topics::broker::Bridge;
+use crate::topics::closings::Closings;
 use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) publications: Publications,
     /// Messages of handlers to single connections of this shard. They leave before what is published later.
     pub(crate) letters: Letters,
+    /// Connections that handlers close by their ids. They are closed after the messages that were sent to them before.
+    pub(crate) closings: Closings,
     /// Connections to be flushed, whose output was not made by their own event.
     pub(crate) dirty: Vec<Token>,
     /// The handle of this shard.
@@ -70,10 +73,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether messages of handlers wait for their connections.
+    /// Whether messages of handlers wait for their connections, or closings.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
-        !self.publications.is_empty() || !self.letters.is_empty()
+        !self.publications.is_empty() || !self.letters.is_empty() || !self.closings.is_empty()
     }
 
     /// The means by which a connection writes frames.
