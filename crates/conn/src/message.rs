@@ -90,12 +90,19 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
     /// The message's frame, if it was made already.
-    fn made(&self) -> Option<Prepared> {
+    #[must_use]
+    pub fn made(&self) -> Option<&'a Prepared> {
         // Somebody may have changed the payload.
         let is_same = |made: &&Prepared| made.kind() == self.kind && std::ptr::eq(made.payload(), self.payload);
-        self.prepared.filter(is_same).cloned()
+        self.prepared.filter(is_same)
+    }
+}
+
+impl<'a> From<&'a Prepared> for Outgoing<'a> {
+    fn from(message: &'a Prepared) -> Self {
+        Self::prepared(message)
     }
 }
 
@@ -189,7 +196,7 @@ impl Encoded {
     #[must_use]
     pub fn new(message: Outgoing<'_>, published: &Published) -> Self {
         let len = message.payload.len();
-        let (charge, prepared) = match message.made() {
+        let (charge, prepared) = match message.made().cloned() {
             Some(made) => {
                 let payload = made.common(|| Charge::new(len, published, None));
                 (Charge::new(OVERHEAD, published, Some(payload)), made)

@@ -117,6 +117,29 @@ impl Outbound {
         Ok(())
     }
 
+    /// Takes a message that is framed once for many, and compressed once for each window size.
+    ///
+    /// # Errors
+    /// Those of [`take`](Self::take).
+    pub fn take_made<O: Outlet, W, R>(
+        &mut self,
+        made: &Prepared,
+        compress: bool,
+        transport: &mut Transport<'_, W, R>,
+        outlet: &mut O,
+    ) -> Result<(), Error> {
+        self.taken += 1;
+        let compress = compress && self.cork.compresses(made.payload().len());
+        if self.cork.role() == Role::Client {
+            return self.encode(made.kind(), made.payload(), compress, outlet);
+        }
+        let (pool, deflater) = outlet.shared_deflater();
+        if let Some(frame) = self.cork.prepared(made, deflater.filter(|_| compress), true, pool)? {
+            self.seal_behind_cork(&[], frame, transport, outlet);
+        }
+        Ok(())
+    }
+
     /// Lets a message wait unencoded, by the policy.
     #[cold]
     pub fn wait<O: Outlet>(&mut self, message: Outgoing<'_>, outlet: &mut O) -> Pushed {

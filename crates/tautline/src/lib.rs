@@ -111,7 +111,7 @@ pub use tautline_tls::{
 pub use tautline_tls_records::AeadChoice;
 pub use tautline_tls_rustls::{Fused, Rustls};
 pub use tautline_ws::handshake::{HeadLimits, Origin, OriginError, Origins, Policy};
-pub use tautline_ws::{CloseCode, Kind, Message, RetryAfter, deflate::DeflateConfig};
+pub use tautline_ws::{CloseCode, Kind, Message, Prepared, RetryAfter, deflate::DeflateConfig};
 pub use tls::Tls;
 #[cfg(feature = "tracing")]
 pub use traced::Traced;

@@ -1,4 +1,5 @@
 use crate::context;
+use crate::counters::{Candidate, Counted};
 use crate::error::Error;
 use crate::session::Session;
 use crate::socket::{Happened, WebSocket};
@@ -43,6 +44,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub struct Acceptor {
     tls: Option<Arc<Server>>,
     config: Arc<Config>,
+    counted: Option<Counted>,
 }
 
 impl Acceptor {
@@ -52,7 +54,7 @@ impl Acceptor {
     /// [`Error::Tls`] if a certificate, key or root cannot be used.
     #[cfg(feature = "tls")]
     pub fn new(tls: &ServerConfig) -> Result<Self, Error> {
-        Ok(Self { tls: Some(Arc::new(Server::new(tls)?)), config: Arc::default() })
+        Ok(Self { tls: Some(Arc::new(Server::new(tls)?)), config: Arc::default(), counted: None })
     }
 
     /// An acceptor with TLS, and the certificate in two files in PEM: the chain, end entity first, and its key.
@@ -71,7 +73,7 @@ impl Acceptor {
     /// An acceptor without TLS.
     #[must_use]
     pub fn plain() -> Self {
-        Self { tls: None, config: Arc::default() }
+        Self { tls: None, config: Arc::default(), counted: None }
     }
 
     /// Sets limits, deadlines, and the terms of the upgrade: subprotocols, compression, origins.
@@ -80,6 +82,13 @@ impl Acceptor {
     #[must_use]
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = Arc::new(config);
+        self
+    }
+
+    /// Counts all streams that this acceptor opens, and those that it refuses.
+    #[must_use]
+    pub fn with_counted(mut self, counted: &Counted) -> Self {
+        self.counted = Some(counted.clone());
         self
     }
 
@@ -158,9 +167,10 @@ impl Acceptor {
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
+        let candidate = Candidate::new(self.counted.as_ref());
         let mut socket = WebSocket::new(io, connection, self.config.clone())?;
         socket.opening().await?;
-        Ok(Asking { socket })
+        Ok(Asking { socket, candidate })
     }
 }
 
@@ -194,6 +204,7 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug)]
 pub struct Asking<T> {
     socket: WebSocket<T>,
+    candidate: Candidate,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
@@ -232,6 +243,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
         self.socket.opening().await?;
         // The response leaves even if the first message is long in coming.
         self.socket.flush().await?;
+        if let Some(counted) = self.candidate.open() {
+            self.socket.count_in(&counted);
+        }
         Ok(self.socket)
     }
 

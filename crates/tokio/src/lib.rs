@@ -42,6 +42,7 @@ mod addresses;
 pub mod axum;
 mod connect;
 mod context;
+mod counters;
 mod drain;
 mod error;
 #[cfg(feature = "hyper")]
@@ -60,6 +61,7 @@ mod told;
 
 pub use accept::{Acceptor, Asking};
 pub use connect::{Connector, connect};
+pub use counters::{Counted, Counters};
 pub use drain::{Drain, Draining};
 pub use error::Error;
 pub use message::{Message, Received};
@@ -74,7 +76,7 @@ pub use tautline_engine::{
 pub use tautline_io::{Address, Keepalive, Source, TcpOptions};
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, ProtocolVersion, Roots, ServerConfig, TlsInfo};
 pub use tautline_ws::handshake::{Origin, OriginError, Origins, Policy};
-pub use tautline_ws::{CloseCode, Kind, RetryAfter, deflate::DeflateConfig};
+pub use tautline_ws::{CloseCode, Kind, Prepared, RetryAfter, deflate::DeflateConfig};
 
 /// Runs the code in the document as tests.
 #[cfg(all(doctest, feature = "axum"))]

@@ -1,4 +1,5 @@
 use crate::context;
+use crate::counters::Tally;
 use crate::error::Error;
 use crate::session::Session;
 use bytes::Bytes;
@@ -92,11 +93,12 @@ impl<'a> From<&'a Message> for Outgoing<'a> {
 pub struct Received<'a> {
     payload: Payload<'a>,
     output: &'a mut Output<Session>,
+    tally: &'a mut Tally,
 }
 
 impl<'a> Received<'a> {
-    pub(crate) const fn new((payload, output): (Payload<'a>, &'a mut Output<Session>)) -> Self {
-        Self { payload, output }
+    pub(crate) const fn new((payload, output): (Payload<'a>, &'a mut Output<Session>), tally: &'a mut Tally) -> Self {
+        Self { payload, output, tally }
     }
 
     /// Text or binary.
@@ -128,7 +130,10 @@ impl<'a> Received<'a> {
     /// # Errors
     /// [`Error::Unsent`] if the message was not taken.
     pub fn feed<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), Error> {
-        Ok(context::with(|context| self.output.send(message.into(), context))??)
+        let message = message.into();
+        context::with(|context| self.output.send(message, context))??;
+        self.tally.sent(message.payload.len());
+        Ok(())
     }
 
     /// Takes this message as an answer to itself, from where it lies. [`feed`](Self::feed) says when it leaves.

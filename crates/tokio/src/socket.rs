@@ -1,4 +1,5 @@
 use crate::context;
+use crate::counters::{Counted, Tally};
 use crate::error::Error;
 use crate::message::{Message, Received};
 use crate::session::Session;
@@ -46,6 +47,7 @@ pub struct WebSocket<T> {
     unflushed: bool,
     /// Reads in a row that had bytes.
     reads: u8,
+    tally: Tally,
 }
 
 /// How far the end of a connection has come, once its last event is known.
@@ -82,6 +84,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             told: None,
             unflushed: false,
             reads: 0,
+            tally: Tally::default(),
         })
     }
 
@@ -94,6 +97,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
         if let Some((told, after)) = self.told.as_ref().zip(closed.retry_after()) {
             told.note(after);
         }
+        self.tally.add(self.connection.messages_dropped());
+        self.tally.end();
         self.closed = Some(closed);
     }
 
@@ -105,7 +110,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// [`Error::Closed`] once, if the connection ended otherwise. Later calls return `None`.
     pub async fn recv(&mut self) -> Result<Option<Received<'_>>, Error> {
         let message = poll_fn(|cx| self.poll_message(cx)).await?;
-        Ok(message.map(|()| Received::new(self.connection.payload_and_output())))
+        Ok(message.map(|()| Received::new(self.connection.payload_and_output(), &mut self.tally)))
     }
 
     /// Takes a message, and returns a future that waits until it has left.
@@ -145,7 +150,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// [`Error::Unsent`] if the message was not taken: the connection is closing, or too many bytes wait. While the peer takes
     /// no bytes, a policy of [`Config::slow_consumer`] that drops messages does so instead.
     pub fn feed<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), Error> {
-        Ok(context::with(|buffers| self.connection.send(message.into(), buffers))??)
+        let message = message.into();
+        context::with(|buffers| self.connection.send(message, buffers))??;
+        self.tally.sent(message.payload.len());
+        Ok(())
     }
 
     /// Takes a ping. It leaves as [`feed`](Self::feed) says. Pongs are not reported.
@@ -218,6 +226,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
         self.connection.via()
     }
 
+    /// Counts this connection from now on, such as one that axum or a [`Connector`](crate::Connector) has opened. An
+    /// [`Acceptor`](crate::Acceptor::with_counted) does so by itself.
+    pub fn count_in(&mut self, counted: &Counted) {
+        self.tally.end();
+        if self.closed.is_none() {
+            self.tally.begin(counted, self.connection.messages_dropped());
+        }
+    }
+
     /// The stream below. Reading from it or writing to it breaks the connection.
     pub const fn get_ref(&self) -> &T {
         &self.io
@@ -284,7 +301,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                 return self.poll_end(cx, buffers).map(|()| Ok(Happened::End));
             }
             match self.connection.next(buffers) {
-                Some(Event::Message(_)) => return Poll::Ready(Ok(Happened::Message)),
+                Some(Event::Message(_)) => {
+                    self.tally.received(self.connection.payload().data().len());
+                    return Poll::Ready(Ok(Happened::Message));
+                }
                 Some(Event::Request) => return Poll::Ready(Ok(Happened::Request)),
                 Some(Event::Open(opened)) => {
                     self.opened = *opened;
@@ -320,7 +340,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                 return Poll::Ready(Err(Error::Closed(closed.clone())));
             }
             match self.poll_write(cx, buffers) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(())) => {
+                    self.tally.add(self.connection.messages_dropped());
+                    return Poll::Ready(Ok(()));
+                }
                 Poll::Ready(Err(error)) => self.connection.broken(error, buffers),
                 Poll::Pending => ready!(self.poll_send_time(cx, buffers)),
             }
@@ -363,6 +386,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             Poll::Ready(Err(error)) => self.connection.broken(error, buffers),
             Poll::Pending => {
                 self.reads = 0;
+                self.tally.add(self.connection.messages_dropped());
                 self.connection.rest(buffers);
                 return self.poll_time(cx, buffers);
             }

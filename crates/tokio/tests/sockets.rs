@@ -13,8 +13,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
-    Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Deadline, Drain, Error, Message,
-    Outgoing, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target, Unsent, WebSocket,
+    Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Counted, Deadline, DeflateConfig, Drain,
+    Error, Kind, Message, Outgoing, Prepared, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target,
+    Unsent, WebSocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +55,64 @@ impl Site {
 
     async fn pair(&self) -> (WebSocket<TcpStream>, WebSocket<TcpStream>) {
         tokio::join!(self.accept(), self.connect())
+    }
+}
+
+#[tokio::test]
+async fn counts_connections_messages_and_refusals() {
+    let mut site = site(Config::default(), Config::default()).await;
+    let counted = Counted::new();
+    site.acceptor = site.acceptor.with_counted(&counted);
+    let (mut server, mut client) = site.pair().await;
+    for text in ["one", "three"] {
+        client.text(text).await.unwrap();
+        server.recv().await.unwrap().unwrap().echo().unwrap();
+    }
+    server.send(Outgoing::binary(&[0; 10])).await.unwrap();
+    let open = counted.counters();
+    assert_eq!((open.connections, open.opened, open.refused), (1, 1, 0));
+    assert_eq!((open.messages_received, open.bytes_received), (2, 8));
+    assert_eq!((open.messages_sent, open.bytes_sent, open.messages_dropped), (3, 18, 0));
+    drop((server, client));
+    // One that speaks no TLS.
+    let (mut stream, accepted) =
+        tokio::join!(TcpStream::connect(site.listener.local_addr().unwrap()), site.listener.accept());
+    stream.as_mut().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(site.acceptor.accept(accepted.unwrap().0).await.is_err());
+    let closed = counted.counters();
+    assert_eq!((closed.connections, closed.opened, closed.refused), (0, 1, 1));
+    // A client joins by itself.
+    let (server, mut client) = site.pair().await;
+    let own = Counted::new();
+    client.count_in(&own);
+    client.feed(Outgoing::text("x")).unwrap();
+    drop(client);
+    assert_eq!((own.counters().connections, own.counters().opened, own.counters().messages_sent), (0, 1, 1));
+    drop(server);
+}
+
+#[tokio::test]
+async fn a_prepared_message_is_framed_and_compressed_once_for_many() {
+    let mut config = Config::default();
+    config.upgrade.deflate = Some(DeflateConfig::default());
+    let site = site(config.clone(), config).await;
+    let mut pairs = Vec::new();
+    for _ in 0..3 {
+        pairs.push(site.pair().await);
+    }
+    let long = "news ".repeat(40_000);
+    for text in ["short", &"rates rise, ".repeat(100), &long] {
+        let news = Prepared::new(Kind::Text, text.as_bytes());
+        for (server, client) in &mut pairs {
+            let (sent, received) = tokio::join!(server.send(&news), client.recv());
+            sent.unwrap();
+            assert_eq!(received.unwrap().unwrap().text(), Some(text));
+            // A client masks each message anew, and other messages follow in order.
+            client.send(&news).await.unwrap();
+            server.recv().await.unwrap().unwrap().echo().unwrap();
+            let (_, received) = tokio::join!(server.flush(), client.recv());
+            assert_eq!(received.unwrap().unwrap().text(), Some(text));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use tautline_buf::{Buf, Pool};
 use tautline_conn::cork::Means;
 use tautline_conn::keys::Keys;
+use tautline_ws::deflate::{DeflateConfig, SharedDeflater};
 
 /// Unused buffers, the generator of mask keys, and the date of responses: one for all connections of a thread.
 ///
@@ -15,6 +16,8 @@ use tautline_conn::keys::Keys;
 pub struct Context {
     pub(super) pool: Pool,
     pub(super) keys: Keys,
+    /// Compresses messages that are framed once for many.
+    deflater: Option<Box<SharedDeflater>>,
     dates: DateCache,
     /// The buffer of the next connection that reads. All take turns with it, so it is in the cache, and the pool's own
     /// last buffer is one for writing.
@@ -44,6 +47,7 @@ impl Context {
         Ok(Self {
             pool: Pool::new(limit),
             keys: Keys::new(seed),
+            deflater: None,
             dates: DateCache::default(),
             window: Buf::new(),
             limit,
@@ -58,6 +62,12 @@ impl Context {
     /// The means by which a connection writes frames.
     pub(super) const fn means(&mut self) -> Means<'_> {
         Means { pool: &mut self.pool, keys: &mut self.keys }
+    }
+
+    /// What messages that are framed once for many need.
+    pub(super) fn for_many(&mut self) -> (&mut Pool, &mut SharedDeflater) {
+        let made = || Box::new(SharedDeflater::new(DeflateConfig::default().level));
+        (&mut self.pool, self.deflater.get_or_insert_with(made))
     }
 
     /// An empty buffer of at least `least` bytes to read into.

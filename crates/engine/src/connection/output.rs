@@ -10,6 +10,7 @@ use tautline_conn::queue::Pushed;
 use tautline_conn::wire::{Kept, Outlet, Transport, Wire};
 use tautline_tls::Session;
 use tautline_ws::Role;
+use tautline_ws::deflate::SharedDeflater;
 use tautline_ws::handshake::BodyReader;
 
 /// Bytes that may wait before pongs are left out, if messages may not wait for longer. Not every ping needs an answer.
@@ -63,6 +64,11 @@ impl Outlet for HeldOutlet<'_> {
         Some(Kept::default())
     }
 
+    fn shared_deflater(&mut self) -> (&mut Pool, Option<&mut SharedDeflater>) {
+        let (pool, deflater) = self.context.for_many();
+        (pool, Some(deflater))
+    }
+
     fn count_dropped(&mut self, _: Option<SlowConsumer>, number: u64) {
         self.held.dropped += number;
     }
@@ -93,7 +99,11 @@ impl<S: Session> Output<S> {
         }
         let (out, mut transport, mut outlet) = self.parts(context);
         if !waits {
-            return out.take(message, &mut transport, &mut outlet).map_err(unsent);
+            let taken = match message.made() {
+                Some(made) => out.take_made(made, message.compress, &mut transport, &mut outlet),
+                None => out.take(message, &mut transport, &mut outlet),
+            };
+            return taken.map_err(unsent);
         }
         match out.wait(message, &mut outlet) {
             Pushed::Waits | Pushed::Replaces => Ok(()),
