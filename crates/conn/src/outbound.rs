@@ -18,7 +18,7 @@ use crate::verdict::{End, Notice, Verdict};
 use crate::wire::{BATCH, Outlet, Transport, Wire};
 use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::{DeflateConfig, DeflateParams};
-use tautline_ws::{CloseCode, EncoderState, Error, Kind, Role};
+use tautline_ws::{CloseCode, EncoderState, Error, Kind, Prepared, Role};
 
 /// Most bytes in the cork to which control frames are added while a send is in flight. Not every ping needs an answer.
 const MAX_STUCK_CONTROL: usize = 4096;

@@ -44,9 +44,10 @@ fn header(bytes: &[u8]) {
 
 fn is_ipv4(header: &ProxyHeader) -> bool {
     header.client().is_some_and(|client| matches!(client, tautline_io::Address::Tcp(client) if client.is_ipv4()))
-        && header.addresses.as_ref().is_some_and(
-            |addresses| matches!(&addresses.server, tautline_io::Address::Tcp(server) if server.is_ipv4()),
-        )
+        && header
+            .addresses
+            .as_ref()
+            .is_some_and(|addresses| matches!(&addresses.server, tautline_io::Address::Tcp(server) if server.is_ipv4()))
 }
 
 /// Whatever lines a client sends, the address that its proxy appends in a line of its own is the client.
