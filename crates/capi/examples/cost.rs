@@ -117,7 +117,7 @@ fn in_rust(pair: &mut Sessions, buffers: &mut Buffers) -> Result<[f64; 2], Box<d
         for _ in 0..BATCH {
             let opened = pair.server.session.open(rest, scratch, out)?;
             let Content::Data(plain) = opened.content else { return Err("not data".into()) };
-            if plain.len() != data.len() {
+            if plain.range.len() != data.len() {
                 return Err("not the data".into());
             }
             let used = opened.used;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use tautline_buf::Buf;
 use tautline_tls::alert::Alert;
 use tautline_tls::record::{Front, MAX_PLAIN, front};
-use tautline_tls::{Content, Error, Handshake, Opened, ProtocolVersion, Session, TlsInfo};
+use tautline_tls::{Content, Error, Handshake, Opened, Place, Plain, ProtocolVersion, Session, TlsInfo};
 
 /// Fewest bytes that a record is longer than its content: header and tag, and the content type in TLS 1.3.
 const LEAST_OVERHEAD: usize = 5 + 16;
@@ -390,21 +390,13 @@ impl Tls {
     /// Opens one record.
     #[inline(always)]
     fn step(&mut self, wire: &mut [u8]) -> Result<(usize, Item), Error> {
-        let (base, len) = (wire.as_ptr().addr(), wire.len());
         let Opened { used, content } = self.session.open(wire, &mut self.scratch, &mut self.spill)?;
         let item = match content {
             Content::Control => Item::Control,
             Content::Partial => Item::Partial,
             Content::Closed => Item::Closed,
-            Content::Data(data) => {
-                let (at, data) = (data.as_ptr().addr(), data.len());
-                if at >= base && at + data <= base + len {
-                    Item::InWire(at - base..at - base + data)
-                } else {
-                    let start = at - self.scratch.filled().as_ptr().addr();
-                    Item::InScratch(start..start + data)
-                }
-            }
+            Content::Data(Plain { place: Place::Wire, range }) => Item::InWire(range),
+            Content::Data(Plain { place: Place::Scratch, range }) => Item::InScratch(range),
         };
         Ok((used, item))
     }

@@ -76,7 +76,7 @@ impl Session for Scripted {
         Ok((wire.len(), Handshake::Complete))
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], _: &'b mut Buf, _: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], _: &mut Buf, _: &mut Buf) -> Result<Opened, Error> {
         Ok(Opened { used: wire.len(), content: Content::Control })
     }
 

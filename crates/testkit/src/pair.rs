@@ -72,7 +72,8 @@ impl<S: Session> End<S> {
         let mut wire = self.inbox.clone();
         let opened = self.session.open(&mut wire, &mut self.scratch, &mut self.outbox)?;
         match opened.content {
-            Content::Data(data) => {
+            Content::Data(plain) => {
+                let data = plain.bytes(&mut wire, &mut self.scratch);
                 assert!(!data.is_empty(), "an empty record is control, not data");
                 assert!(!self.closed, "data after close_notify");
                 self.received.extend_from_slice(data);

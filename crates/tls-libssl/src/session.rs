@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_tls::alert::Alert;
 use tautline_tls::record::{self, BadHeader, Front, HEADER, MAX_PLAIN, Stage};
-use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo};
+use tautline_tls::{Content, Error, Handshake, Opened, Plain, TlsInfo};
 use tautline_tls_records::{Phases, Secret, Suite, gather};
 
 /// Most bytes of a handshake: the longest messages that the libraries take, in records of a sensible size.
@@ -374,14 +374,14 @@ impl tautline_tls::Session for Session {
         self.phases.check(result)
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], _scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         if let Some(closed) = self.phases.check_open(wire)? {
             return Ok(closed);
         }
         let result = self.open_record(wire, None, out);
         let (used, found) = self.phases.check(result)?;
         let content = match found {
-            Found::Data(len) => Content::Data(&mut wire[..len]),
+            Found::Data(len) => Content::Data(Plain::in_wire(0..len)),
             Found::Control => Content::Control,
             Found::Partial => Content::Partial,
             Found::Closed => Content::Closed,

@@ -67,7 +67,7 @@ impl Phases {
     ///
     /// # Errors
     /// The handshake is not complete, or the session has failed.
-    pub fn check_open<'b>(&self, wire: &[u8]) -> Result<Option<Opened<'b>>, Error> {
+    pub fn check_open(&self, wire: &[u8]) -> Result<Option<Opened>, Error> {
         match self.phase {
             Phase::Open => {}
             Phase::Failed => return Err(FAILED),

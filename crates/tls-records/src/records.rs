@@ -14,7 +14,7 @@ use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, NEW_KEYS, TrafficKeys, head};
 use tautline_tls::alert::Alert;
 use tautline_tls::record::{self, BadHeader, HEADER, MAX_PLAIN, Stage};
-use tautline_tls::{Content, Error, Helpers, Opened};
+use tautline_tls::{Content, Error, Helpers, Opened, Plain};
 
 /// Longest body of a protected record in bytes (section 5.2).
 const MAX_BODY: usize = MAX_PLAIN + 256;
@@ -212,7 +212,7 @@ impl Records {
         &self.info
     }
 
-    pub(crate) fn open<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+    pub(crate) fn open(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<Opened, Error> {
         if self.received_close {
             // Section 6.1: data after a closure alert must be ignored.
             return Ok(Opened { used: wire.len(), content: Content::Closed });
@@ -230,7 +230,7 @@ impl Records {
                     && self.rx.sequence() != REKEY_AFTER
                 {
                     self.quiet = 0;
-                    return Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + inner - 1]) });
+                    return Ok(Opened { used, content: Content::Data(Plain::in_wire(HEADER..HEADER + inner - 1)) });
                 }
                 self.interpret(&wire[HEADER..HEADER + inner]).map(|meaning| (used, meaning))
             }
@@ -240,7 +240,7 @@ impl Records {
             Ok((used, Meaning::Data(len))) => {
                 self.quiet = 0;
                 self.stop_taking_tickets();
-                Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + len]) })
+                Ok(Opened { used, content: Content::Data(Plain::in_wire(HEADER..HEADER + len)) })
             }
             Ok((used, Meaning::Control)) => Ok(Opened { used, content: Content::Control }),
             Ok((used, Meaning::Closed)) => {

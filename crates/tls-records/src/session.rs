@@ -119,7 +119,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         }
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         match &mut self.0 {
             State::Records(records) => match records.open(wire, out) {
                 Err(error) => {

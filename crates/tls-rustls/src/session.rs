@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_tls::alert::Alert;
 use tautline_tls::record::{self, BadHeader, Front, HEADER, Stage};
-use tautline_tls::{ACME_TLS, Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo};
+use tautline_tls::{ACME_TLS, Content, Error, Handshake, NO_EXPORTER, Opened, Plain, TlsInfo};
 use tautline_tls_records::{Phases, Secret, Suite, gather};
 use tautline_tls_tickets::LiveConfig;
 
@@ -208,7 +208,7 @@ impl Session {
         Error::Peer(what.to_owned())
     }
 
-    fn open_record<'b>(&mut self, wire: &mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open_record(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         self.check_header(wire, out)?;
         let Front::Whole(used) = record::front(wire) else {
             return Ok(Opened { used: 0, content: Content::Partial });
@@ -216,7 +216,7 @@ impl Session {
         let content = match self.feed(&mut wire[..used], scratch, out)? {
             Step::Data if !scratch.is_empty() => {
                 self.phases.note_data();
-                Content::Data(scratch.filled_mut())
+                Content::Data(Plain::in_scratch(scratch.len()))
             }
             Step::Data | Step::Ready | Step::Blocked => {
                 self.phases.note_control().map_err(|flood| self.reject(flood, out))?;
@@ -245,7 +245,7 @@ impl tautline_tls::Session for Session {
         self.phases.check(result)
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         if let Some(closed) = self.phases.check_open(wire)? {
             return Ok(closed);
         }

@@ -168,7 +168,9 @@ impl Stream {
                 let (len, expected) = self.expected.pop_front().unwrap();
                 assert!(opened.used == len || matches!(expected, Expected::Closed));
                 match (expected, opened.content) {
-                    (Expected::Data(expected), Content::Data(data)) => assert!(expected == data),
+                    (Expected::Data(expected), Content::Data(plain)) => {
+                        assert!(expected == plain.bytes(&mut self.inbox[start..], &mut self.scratch));
+                    }
                     (Expected::Control, Content::Control) => {}
                     (Expected::Request, Content::Control) => self.owes = true,
                     (Expected::Closed, Content::Closed) => return Some(Ok(())),

@@ -13,7 +13,7 @@ impl<S: Session + ?Sized> Session for Box<S> {
         (**self).handshake(wire, out)
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         (**self).open(wire, scratch, out)
     }
 

@@ -1,6 +1,7 @@
 use crate::alert::Alert;
 use crate::{Capabilities, CipherSuite, Error, Helpers, NamedGroup, ProtocolVersion, ServerConfig};
 use core::fmt;
+use core::ops::Range;
 use core::time::Duration;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, TrafficKeys};
@@ -123,12 +124,12 @@ pub trait Session: Send + 'static {
 
     /// Opens the record at the front of `wire`.
     ///
-    /// The plaintext lies in `wire` (in-place engines) or in `scratch`, which the session clears first. It is all of the
-    /// record's, so that an empty `wire` gives no data.
+    /// [`Plain`] says where the plaintext lies: in `wire` (in-place engines), or in `scratch`, which the session clears first. It
+    /// is all of the record's, so that an empty `wire` gives no data.
     ///
     /// # Errors
     /// The record does not authenticate or breaks the protocol, or it is a fatal alert.
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error>;
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error>;
 
     /// Seals the concatenation of `plain` into as few records as possible and appends them to `out`.
     ///
@@ -314,24 +315,80 @@ pub enum Handshake {
 /// The result of one [`Session::open`].
 #[derive(Debug)]
 #[must_use]
-pub struct Opened<'b> {
+pub struct Opened {
     /// How many bytes of `wire` were used.
     pub used: usize,
     /// The content of the used bytes.
-    pub content: Content<'b>,
+    pub content: Content,
 }
 
 /// The content of a record that [`Session::open`] opened.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Content<'b> {
+pub enum Content {
     /// Application data, which the caller may change in place.
-    Data(&'b mut [u8]),
+    Data(Plain),
     /// A record for TLS itself (ticket, KeyUpdate, warning, empty record): call again with the rest.
     Control,
     /// `wire` holds no whole record: `used` is 0 and more bytes are needed.
     Partial,
     /// The peer's close_notify: no application data follows.
     Closed,
+}
+
+/// The place of a record's plaintext.
+///
+/// ```
+/// use tautline_buf::Buf;
+/// use tautline_tls::{Content, Session, plain};
+///
+/// let (mut wire, mut scratch, mut out) = (*b"hello", Buf::new(), Buf::new());
+/// let opened = plain::Session.open(&mut wire, &mut scratch, &mut out)?;
+/// let Content::Data(plain) = opened.content else { panic!("no data") };
+/// assert_eq!(plain.range, 0..5);
+/// assert_eq!(plain.bytes(&mut wire, &mut scratch), b"hello");
+/// # Ok::<(), tautline_tls::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// The buffer of [`Session::open`] that holds it.
+    pub place: Place,
+    /// Its bytes in that buffer.
+    pub range: Range<usize>,
+}
+
+/// A buffer of [`Session::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `wire`, from its first byte as it was given.
+    Wire,
+    /// The filled bytes of `scratch`.
+    Scratch,
+}
+
+impl Plain {
+    /// These bytes of `wire`.
+    #[inline]
+    #[must_use]
+    pub const fn in_wire(range: Range<usize>) -> Self {
+        Self { place: Place::Wire, range }
+    }
+
+    /// The first `len` bytes of `scratch`.
+    #[inline]
+    #[must_use]
+    pub const fn in_scratch(len: usize) -> Self {
+        Self { place: Place::Scratch, range: 0..len }
+    }
+
+    /// Its bytes, in the buffers that [`Session::open`] got.
+    #[inline]
+    pub fn bytes<'b>(&self, wire: &'b mut [u8], scratch: &'b mut Buf) -> &'b mut [u8] {
+        let buffer = match self.place {
+            Place::Wire => wire,
+            Place::Scratch => scratch.filled_mut(),
+        };
+        &mut buffer[self.range.clone()]
+    }
 }
 
 /// The result of a TLS handshake.

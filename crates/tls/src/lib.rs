@@ -70,7 +70,7 @@ pub use capabilities::Capabilities;
 pub use certificate::Certificate;
 pub use challenges::{ACME_TLS, Challenges};
 pub use config::{ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions, key_log_flaw};
-pub use engine::{Content, Engine, Handshake, KeyCost, NO_EXPORTER, Opened, Session, Signing, TlsInfo};
+pub use engine::{Content, Engine, Handshake, KeyCost, NO_EXPORTER, Opened, Place, Plain, Session, Signing, TlsInfo};
 pub use error::Error;
 pub use helpers::Helpers;
 pub use kind::EngineKind;

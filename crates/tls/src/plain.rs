@@ -1,6 +1,6 @@
 //! The null engine: bytes pass unchanged.
 
-use crate::{Capabilities, ClientConfig, Content, EngineKind, Error, Handshake, Opened, ServerConfig, TlsInfo};
+use crate::{Capabilities, ClientConfig, Content, EngineKind, Error, Handshake, Opened, Plain, ServerConfig, TlsInfo};
 use tautline_buf::Buf;
 
 /// Nothing of TLS.
@@ -96,9 +96,9 @@ impl crate::Session for Session {
         Ok((0, Handshake::Complete))
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, _out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], _scratch: &mut Buf, _out: &mut Buf) -> Result<Opened, Error> {
         let used = wire.len();
-        let content = if used == 0 { Content::Partial } else { Content::Data(wire) };
+        let content = if used == 0 { Content::Partial } else { Content::Data(Plain::in_wire(0..used)) };
         Ok(Opened { used, content })
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use tautline::layers::buf::Buf;
-use tautline::layers::tls::{Content, Engine, Error, Handshake, Session as _};
+use tautline::layers::tls::{Content, Engine, Error, Handshake, Place, Session as _};
 use tautline::{EngineKind, Fused};
 
 /// Most bytes that one read takes from a socket, as in asyncio.
@@ -88,7 +88,6 @@ impl State {
         let (mut used, mut plain) = (0, 0..0);
         while !self.got_close && plain.len() < most {
             let wire = &mut self.wire.filled_mut()[used..];
-            let base = wire.as_ptr().addr();
             let opened = self.session.open(wire, &mut self.scratch, &mut self.out);
             let (len, data) = match opened {
                 Ok(opened) => match opened.content {
@@ -98,28 +97,28 @@ impl State {
                         self.got_close = true;
                         (opened.used, None)
                     }
-                    Content::Data(data) => (opened.used, Some((data.as_ptr().addr(), data.len()))),
+                    Content::Data(data) => (opened.used, Some(data)),
                 },
                 Err(error) => return self.noted(Err(error)),
             };
             let start = used;
             used += len;
-            let Some((at, len)) = data else { continue };
+            let Some(data) = data else { continue };
+            let len = data.range.len();
             let wire = self.wire.filled_mut();
             // A record is longer than its plaintext, so there is room in front of what is not opened.
-            let in_wire = at.checked_sub(base).map(|at| at + start).filter(|at| at + len <= used);
-            match in_wire {
-                Some(at) if plain.is_empty() => plain = at..at + len,
-                Some(at) => {
+            match data.place {
+                Place::Wire if plain.is_empty() => plain = start + data.range.start..start + data.range.end,
+                Place::Wire => {
+                    let at = start + data.range.start;
                     wire.copy_within(at..at + len, plain.end);
                     plain.end += len;
                 }
-                None => {
+                Place::Scratch => {
                     if plain.is_empty() {
                         plain = start..start;
                     }
-                    let from = at - self.scratch.filled().as_ptr().addr();
-                    wire[plain.end..plain.end + len].copy_from_slice(&self.scratch.filled()[from..from + len]);
+                    wire[plain.end..plain.end + len].copy_from_slice(&self.scratch.filled()[data.range]);
                     plain.end += len;
                 }
             }

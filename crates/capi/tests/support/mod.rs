@@ -14,8 +14,8 @@ use tautline_capi::sys::*;
 use tautline_tls::alert::Alert;
 use tautline_tls::{
     Capabilities, CipherSuite, ClientAuth, ClientConfig, Content, Engine, Error, Handshake, KeyExchange, NO_EXPORTER,
-    NamedGroup, Opened, PeerCertificates, ProtocolVersion, Roots, ServerConfig, Session, Tickets, TlsInfo, Verify,
-    Versions,
+    NamedGroup, Opened, PeerCertificates, Plain, ProtocolVersion, Roots, ServerConfig, Session, Tickets, TlsInfo,
+    Verify, Versions,
 };
 
 /// An error of the interface as one of the traits'.
@@ -343,7 +343,7 @@ impl<const IN_PLACE: bool> Session for CSession<IN_PLACE> {
         }
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         scratch.clear();
         let mut io = io();
         io.max_records = 1;
@@ -360,10 +360,10 @@ impl<const IN_PLACE: bool> Session for CSession<IN_PLACE> {
         } else if io.plain_len == 0 {
             Content::Control
         } else if IN_PLACE {
-            Content::Data(&mut wire[plain])
+            Content::Data(Plain::in_wire(plain))
         } else {
             scratch.commit(io.plain_len);
-            Content::Data(scratch.filled_mut())
+            Content::Data(Plain::in_scratch(io.plain_len))
         };
         Ok(Opened { used: io.taken, content })
     }

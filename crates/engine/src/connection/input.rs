@@ -1,13 +1,13 @@
 use super::context::Context;
 use super::event::Event;
 use super::output::{Output, Phase};
-use super::state::{Connection, Input, Plain};
+use super::state::{Connection, Input, Record};
 use core::ops::ControlFlow;
 use tautline_buf::Pool;
 use tautline_conn::closed::Cause;
 use tautline_conn::frames::{self, Read, Visitor};
 use tautline_conn::verdict::Stop;
-use tautline_tls::{Content, Handshake, Session};
+use tautline_tls::{Content, Handshake, Opened, Session};
 use tautline_ws::{Kind, Role};
 
 /// Bytes of one record, and of a buffer that is worth keeping while its connection waits.
@@ -75,10 +75,10 @@ impl<S: Session> Connection<S> {
     /// Whether an open connection has nothing to report and nothing to read: so it is before and after each wait.
     #[inline]
     fn is_quiet(&self) -> bool {
-        let Input { wire, plain, ended, .. } = &self.input;
+        let Input { wire, record, ended, .. } = &self.input;
         self.is_open()
             && wire.is_empty()
-            && plain.is_none()
+            && record.is_none()
             && !ended
             && self.pending.is_none()
             && !self.output.wire.has_failed()
@@ -124,14 +124,14 @@ impl<S: Session> Connection<S> {
                 Ok(if used > 0 && !self.input.wire.is_empty() { Step::Again } else { Step::Wait })
             }
             Phase::Request(_) | Phase::Answer(_) => {
-                if self.input.plain.is_none() && !self.open(context)? {
+                if self.input.record.is_none() && !self.open(context)? {
                     return Ok(Step::Wait);
                 }
                 self.http(context)
             }
             Phase::Linger(_) | Phase::Gone { .. } => {
                 self.input.wire.clear();
-                self.input.plain = None;
+                self.input.record = None;
                 Ok(Step::Wait)
             }
             _ => Ok(Step::Wait),
@@ -140,41 +140,21 @@ impl<S: Session> Connection<S> {
 
     /// Opens the next record; false if none is whole. Without TLS all bytes count as one.
     fn open(&mut self, context: &mut Context) -> Result<bool, Stop> {
-        let Input { wire, scratch, plain, .. } = &mut self.input;
-        if wire.is_empty() {
-            return Ok(false);
-        }
-        if self.output.session.is_plain() {
-            *plain = Some(Plain { in_scratch: false, rest: 0..wire.len(), record: wire.len() });
-            return Ok(true);
-        }
+        let Input { wire, scratch, record, .. } = &mut self.input;
         let Output { session, wire: out, .. } = &mut self.output;
-        loop {
-            let bytes = wire.filled_mut();
-            let begin = bytes.as_ptr().addr();
-            let end = begin + bytes.len();
-            let opened = session.open(bytes, scratch, out.sealed_mut())?;
-            let used = opened.used;
-            match opened.content {
-                Content::Data(data) => {
-                    let (at, len) = (data.as_ptr().addr(), data.len());
-                    let in_scratch = !(begin..end).contains(&at);
-                    let from = at - if in_scratch { scratch.filled().as_ptr().addr() } else { begin };
-                    if len == 0 {
-                        wire.take(used);
-                        continue;
-                    }
-                    *plain = Some(Plain { in_scratch, rest: from..from + len, record: used });
+        while !wire.is_empty() {
+            let Opened { used, content } = session.open(wire.filled_mut(), scratch, out.sealed_mut())?;
+            match content {
+                Content::Data(plain) => {
+                    *record = Some(Record { plain, used });
                     return Ok(true);
                 }
                 Content::Control => wire.take(used),
                 Content::Partial => {
                     self.check_carry()?;
                     // A scratch that holds no plaintext is worth nothing.
-                    if scratch_is_idle(&self.input) {
-                        context.pool.give(core::mem::take(&mut self.input.scratch));
-                    }
-                    return Ok(false);
+                    context.pool.give(core::mem::take(&mut self.input.scratch));
+                    break;
                 }
                 Content::Closed => {
                     wire.clear();
@@ -182,27 +162,27 @@ impl<S: Session> Connection<S> {
                 }
             }
         }
+        Ok(false)
     }
 
     /// Decodes frames up to the next event for the caller.
     fn frames(&mut self, context: &mut Context) -> Result<Step, Stop> {
-        if self.input.plain.is_none() && !self.open(context)? {
+        if self.input.record.is_none() && !self.open(context)? {
             return Ok(Step::Wait);
         }
-        let Input { wire, scratch, plain: Some(plain), payload, decoder, .. } = &mut self.input else {
+        let Input { wire, scratch, record: Some(Record { plain, .. }), payload, decoder, .. } = &mut self.input else {
             return Ok(Step::Wait);
         };
-        let source = if plain.in_scratch { scratch } else { wire };
         let mut first = First { output: &mut self.output, context: &mut *context, event: None };
-        match frames::read(decoder, &mut source.filled_mut()[plain.rest.clone()], &mut first)? {
+        match frames::read(decoder, plain.bytes(wire.filled_mut(), scratch), &mut first)? {
             Read::Closed(code, reason) => Ok(Step::Event(self.peer_closed(code, reason, context))),
             Read::Used(used) => {
-                plain.rest.start += used;
+                plain.range.start += used;
                 let Some((event, kind, len)) = first.event else {
                     self.forget(context);
                     return Ok(Step::Again);
                 };
-                *payload = (kind, plain.rest.start.saturating_sub(len)..plain.rest.start);
+                *payload = (kind, plain.range.start.saturating_sub(len)..plain.range.start);
                 if !matches!(event, Event::Pong) {
                     self.clock.phase_end = self.clock.heard;
                 }
@@ -218,10 +198,6 @@ impl<S: Session> Connection<S> {
         }
         Ok(())
     }
-}
-
-const fn scratch_is_idle(input: &Input) -> bool {
-    input.scratch.has_memory() && input.plain.is_none()
 }
 
 /// The visitor of a connection without I/O: it answers a ping, and keeps the first event for the caller.
@@ -272,17 +248,17 @@ impl Input {
     pub(super) fn forget(&mut self, pool: &mut Pool) {
         self.payload = (Kind::Binary, 0..0);
         self.decoder.recycle(pool);
-        if let Some(plain) = &self.plain
-            && plain.rest.is_empty()
+        if let Some(Record { plain, used }) = &self.record
+            && plain.range.is_empty()
         {
-            self.wire.take(plain.record);
-            self.plain = None;
+            self.wire.take(*used);
+            self.record = None;
         }
     }
 
     /// Gives memory back: no byte is expected soon.
     pub(super) fn rest(&mut self, context: &mut Context) {
-        if self.plain.is_some() {
+        if self.record.is_some() {
             return;
         }
         context.pool.give(core::mem::take(&mut self.scratch));

@@ -12,7 +12,7 @@ use tautline_conn::closed::{Cause, ConnectError};
 use tautline_conn::front::{Begins, Via};
 use tautline_conn::message::Outgoing;
 use tautline_io::Address;
-use tautline_tls::{Session, TlsInfo};
+use tautline_tls::{Place, Plain, Session, TlsInfo};
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{self, BodyReader};
 use tautline_ws::{Decoder, Kind, Role};
@@ -84,23 +84,20 @@ pub(super) struct Input {
     /// Plaintext of a session that does not open records in place.
     pub(super) scratch: Buf,
     /// The opened bytes that are not decoded yet.
-    pub(super) plain: Option<Plain>,
-    /// Kind and place of the last event's bytes, if the decoder does not hold them: in the bytes that `plain` is part of.
+    pub(super) record: Option<Record>,
+    /// Kind and place of the last event's bytes, if the decoder does not hold them: in the buffer that has the record's.
     pub(super) payload: (Kind, Range<usize>),
     pub(super) decoder: Decoder,
     /// Whether the peer has ended the stream.
     pub(super) ended: bool,
 }
 
-/// Plaintext of a record.
-#[derive(Clone)]
-pub(super) struct Plain {
-    /// Whether it lies in `scratch` and not in `wire`.
-    pub(super) in_scratch: bool,
-    /// Where the rest of it lies.
-    pub(super) rest: Range<usize>,
+/// An opened record.
+pub(super) struct Record {
+    /// The rest of its plaintext.
+    pub(super) plain: Plain,
     /// Bytes of `wire` to drop once it is used up.
-    pub(super) record: usize,
+    pub(super) used: usize,
 }
 
 impl<S: Session> Connection<S> {
@@ -182,7 +179,7 @@ impl<S: Session> Connection<S> {
             input: Input {
                 wire: Buf::new(),
                 scratch: Buf::new(),
-                plain: None,
+                record: None,
                 payload: (Kind::Binary, 0..0),
                 decoder: Decoder::new(role, config.limits.max_message),
                 ended: false,
@@ -388,9 +385,9 @@ impl Input {
     /// The bytes of the last event.
     pub(super) fn payload(&self) -> Payload<'_> {
         let (kind, range) = &self.payload;
-        let in_scratch = self.plain.as_ref().is_some_and(|plain| plain.in_scratch);
-        let source = if in_scratch { &self.scratch } else { &self.wire };
-        Payload { kind: *kind, data: self.decoder.held().unwrap_or_else(|| &source.filled()[range.clone()]) }
+        let in_scratch = self.record.as_ref().is_some_and(|record| record.plain.place == Place::Scratch);
+        let buffer = if in_scratch { &self.scratch } else { &self.wire };
+        Payload { kind: *kind, data: self.decoder.held().unwrap_or_else(|| &buffer.filled()[range.clone()]) }
     }
 }
 

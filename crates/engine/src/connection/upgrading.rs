@@ -2,7 +2,7 @@ use super::context::Context;
 use super::event::{Event, Opened, Unsent};
 use super::input::Step;
 use super::output::{Output, Phase};
-use super::state::{Connection, Input};
+use super::state::{Connection, Input, Record};
 use crate::config::Config;
 use http::HeaderMap;
 use std::time::Instant;
@@ -106,13 +106,14 @@ impl<S: Session> Connection<S> {
 
     /// Reads plaintext as a part of a request or a response.
     pub(super) fn http(&mut self, context: &mut Context) -> Result<Step, Stop> {
-        let Input { wire, scratch, plain: Some(plain), .. } = &mut self.input else { return Ok(Step::Wait) };
-        let source = if plain.in_scratch { scratch } else { wire };
-        let bytes = &source.filled()[plain.rest.clone()];
+        let Input { wire, scratch, record: Some(Record { plain, .. }), .. } = &mut self.input else {
+            return Ok(Step::Wait);
+        };
+        let bytes = plain.bytes(wire.filled_mut(), scratch);
         let event = match &mut self.output.phase {
             Phase::Request(head) => {
                 let (used, read) = head.read(bytes).map_err(Stop::Refused)?;
-                plain.rest.start += used;
+                plain.range.start += used;
                 match read {
                     Read::Partial => None,
                     Read::Whole(body) => self.ask(body.request, Some(body.reader)),
@@ -134,7 +135,7 @@ impl<S: Session> Connection<S> {
             }
             Phase::Answer(answer) => {
                 let (used, whole) = answer.read(bytes)?;
-                plain.rest.start += used;
+                plain.range.start += used;
                 whole.map(|Established { response, negotiated, .. }| {
                     Event::Open(Box::new(Opened { response: Some(response), ..self.enter(negotiated) }))
                 })

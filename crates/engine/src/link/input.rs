@@ -191,13 +191,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
             {
                 probe.opening();
             }
-            let Opened { used: read, content } = link.session.open(&mut wire[used..], scratch, out)?;
+            let rest = &mut wire[used..];
+            let Opened { used: read, content } = link.session.open(rest, scratch, out)?;
             used += read;
             match content {
                 Content::Data(plain) => {
                     if let Some(probe) = &mut self.probe {
                         probe.opened();
                     }
+                    let plain = plain.bytes(rest, scratch);
                     let len = plain.len();
                     let taken = self.plaintext(driver, link, plain)?;
                     if taken < len && !self.engine.is_plain() {

@@ -159,7 +159,7 @@ impl<S: Session> Asker<S> {
             let used = opened.used;
             match opened.content {
                 Content::Data(plain) => {
-                    let is_enough = each(used, plain)?;
+                    let is_enough = each(used, plain.bytes(wire.filled_mut(), &mut scratch))?;
                     wire.take(used);
                     if is_enough {
                         return Ok(());

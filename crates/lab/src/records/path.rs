@@ -56,11 +56,12 @@ impl<S: Session> End<S> {
     ) -> Result<(), Error> {
         let mut used = 0;
         while used < wire.len() {
-            let opened = self.session.open(&mut wire[used..], &mut self.scratch, out);
+            let rest = &mut wire[used..];
+            let opened = self.session.open(rest, &mut self.scratch, out);
             let Opened { used: read, content } = opened.map_err(|error| Error::Failed(format!("open: {error}")))?;
             used += read;
             let plain = match content {
-                Content::Data(plain) => plain,
+                Content::Data(plain) => plain.bytes(rest, &mut self.scratch),
                 Content::Control => continue,
                 Content::Partial | Content::Closed => return Err(Error::Failed("a record was cut".to_owned())),
             };

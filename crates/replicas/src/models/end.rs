@@ -100,10 +100,11 @@ impl<S: Session> End<S> {
                 }
                 *stage = Stage::Request(HeadReader::new(HeadLimits::default()), Vec::new());
             }
-            let opened = session.open(&mut wire[used..], scratch, out).map_err(|_| Ended)?;
+            let rest = &mut wire[used..];
+            let opened = session.open(rest, scratch, out).map_err(|_| Ended)?;
             used += opened.used;
             let plain = match opened.content {
-                Content::Data(plain) => plain,
+                Content::Data(plain) => plain.bytes(rest, scratch),
                 Content::Control => continue,
                 Content::Partial => break,
                 Content::Closed => return Err(Ended),

@@ -66,7 +66,7 @@ impl<S: Session> End for EngineEnd<S> {
     fn open(&mut self, wire: &mut [u8], out: &mut Buf, take: &mut dyn FnMut(&[u8])) -> Result<usize, Error> {
         let opened = self.session.open(wire, &mut self.scratch, out).map_err(Error::failed)?;
         if let Content::Data(plain) = opened.content {
-            take(plain);
+            take(plain.bytes(wire, &mut self.scratch));
         }
         Ok(opened.used)
     }

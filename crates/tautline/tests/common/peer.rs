@@ -203,10 +203,11 @@ impl Peer {
         };
         let (mut scratch, mut out, mut at) = (Buf::new(), Buf::new(), 0);
         while at < self.carry.len() {
-            let Opened { used, content } = session.open(&mut self.carry[at..], &mut scratch, &mut out)?;
+            let rest = &mut self.carry[at..];
+            let Opened { used, content } = session.open(rest, &mut scratch, &mut out)?;
             at += used;
             match content {
-                Content::Data(plain) => self.inbox.extend_from_slice(plain),
+                Content::Data(plain) => self.inbox.extend_from_slice(plain.bytes(rest, &mut scratch)),
                 Content::Control => {}
                 Content::Partial => break,
                 Content::Closed => {

@@ -8,7 +8,7 @@ use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Cipher, DATA, Direction, HEAD, REFUSED, TrafficKeys, frame, head};
 use tautline_tls::alert::Alert;
 use tautline_tls::record::MAX_PLAIN;
-use tautline_tls::{Content, Error, Opened};
+use tautline_tls::{Content, Error, Opened, Plain};
 
 impl Records {
     /// Whether the kernel seals or opens these records.
@@ -75,7 +75,7 @@ impl Records {
     }
 
     /// Opens the frame at the front of `wire`.
-    pub(super) fn open_frame<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+    pub(super) fn open_frame(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<Opened, Error> {
         let Some((kind, len)) = frame(wire) else { return Ok(Opened { used: 0, content: Content::Partial }) };
         let Some(content) = wire[HEAD..].get_mut(..len) else {
             return Ok(Opened { used: 0, content: Content::Partial });
@@ -89,7 +89,7 @@ impl Records {
             Ok(Meaning::Data(_)) => {
                 self.quiet = 0;
                 self.stop_taking_tickets();
-                Content::Data(content)
+                Content::Data(Plain::in_wire(HEAD..HEAD + len))
             }
             Ok(Meaning::Control) => Content::Control,
             Ok(Meaning::Closed) => {

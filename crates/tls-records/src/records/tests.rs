@@ -24,10 +24,11 @@ fn end(role: Role, tickets: Option<Box<dyn Tickets>>) -> Records {
 fn open_all(records: &mut Records, wire: &mut [u8]) -> Result<(Vec<u8>, usize, bool), Error> {
     let (mut data, mut control, mut start) = (Vec::new(), 0, 0);
     loop {
-        let opened = records.open(&mut wire[start..], &mut Buf::new())?;
+        let rest = &mut wire[start..];
+        let opened = records.open(rest, &mut Buf::new())?;
         start += opened.used;
         match opened.content {
-            Content::Data(bytes) => data.extend_from_slice(bytes),
+            Content::Data(plain) => data.extend_from_slice(&rest[plain.range]),
             Content::Control => control += 1,
             Content::Closed => return Ok((data, control, true)),
             Content::Partial => return Ok((data, control, false)),

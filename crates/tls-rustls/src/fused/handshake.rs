@@ -29,7 +29,7 @@ impl tautline_tls::Session for Handshaking {
         progress
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
         self.session.open(wire, scratch, out)
     }
 

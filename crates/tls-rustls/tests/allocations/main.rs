@@ -25,7 +25,7 @@ fn carry(from: &mut impl Session, to: &mut impl Session, chunks: &[&[u8]], wire:
     loop {
         let opened = to.open(wire.filled_mut(), &mut scratch, &mut reply).unwrap();
         match opened.content {
-            Content::Data(data) => arrived += data.len(),
+            Content::Data(data) => arrived += data.range.len(),
             Content::Partial => return arrived,
             _ => {}
         }

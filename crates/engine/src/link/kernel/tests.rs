@@ -9,7 +9,7 @@ use tautline_buf::Buf;
 use tautline_buf::kernel_tls::Direction::{self, Receive, Transmit};
 use tautline_buf::kernel_tls::{Cipher, TrafficKeys};
 use tautline_io::KernelTls;
-use tautline_tls::{Content, Engine, Error, Handshake, Opened, Session, TlsInfo};
+use tautline_tls::{Content, Engine, Error, Handshake, Opened, Plain, Session, TlsInfo};
 use tautline_ws::Message;
 
 /// The engine of a protocol with four-byte records. Its handshake is one byte from the client and ten from the server.
@@ -54,14 +54,14 @@ impl Session for FourByteSession {
         Ok((1, Handshake::Complete))
     }
 
-    fn open<'b>(&mut self, wire: &'b mut [u8], _: &'b mut Buf, _: &mut Buf) -> Result<Opened<'b>, Error> {
-        match wire.get_mut(..4) {
+    fn open(&mut self, wire: &mut [u8], _: &mut Buf, _: &mut Buf) -> Result<Opened, Error> {
+        match wire.get(..4) {
             None => Ok(Opened { used: 0, content: Content::Partial }),
             Some(record) if record == b"keys" => {
                 self.due = true;
                 Ok(Opened { used: 4, content: Content::Control })
             }
-            Some(record) => Ok(Opened { used: 4, content: Content::Data(record) }),
+            Some(_) => Ok(Opened { used: 4, content: Content::Data(Plain::in_wire(0..4)) }),
         }
     }
 

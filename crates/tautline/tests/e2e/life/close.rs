@@ -304,10 +304,11 @@ fn close_notify_of_a_client_of_a_server_that(ends: Ends) {
                     }
                     continue;
                 }
-                let opened = session.open(&mut carry[at..], &mut scratch, &mut out).unwrap();
+                let rest = &mut carry[at..];
+                let opened = session.open(rest, &mut scratch, &mut out).unwrap();
                 at += opened.used;
                 match opened.content {
-                    Content::Data(data) => plain.extend_from_slice(data),
+                    Content::Data(data) => plain.extend_from_slice(data.bytes(rest, &mut scratch)),
                     Content::Closed => return true,
                     Content::Control => {}
                     Content::Partial => break,
