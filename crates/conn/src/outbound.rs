@@ -637,3 +637,6 @@ fn copy(payload: &[u8]) -> Box<[u8]> {
     copy.extend_from_slice(payload);
     copy.into_boxed_slice()
 }
+
+#[cfg(test)]
+mod tests;
