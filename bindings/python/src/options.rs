@@ -70,7 +70,7 @@ impl Options {
     /// # Errors
     /// One of the networks is none.
     pub(crate) fn front(&self) -> PyResult<Front> {
-        let networks = |names| Prefixes::list(names).map_err(PyValueError::new_err);
+        let networks = |names: &[String]| Prefixes::list(names).map_err(PyValueError::new_err);
         let mut front = Front::default();
         front.proxy_protocol_from = networks(&self.proxies.0)?;
         front.forwarded_from = networks(&self.proxies.1)?;

@@ -556,3 +556,45 @@ def test_silent_peers_are_noticed(run):
             writer.close()
 
     run(main())
+
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+
+
+@pytest.mark.parametrize("loops", [0, 1])
+@pytest.mark.parametrize(
+    "option, before, header, client",
+    [
+        ("proxy_protocol_from", b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n", b"", ("192.0.2.7", 4711)),
+        ("forwarded_from", b"", b"X-Forwarded-For: 198.51.100.1, 192.0.2.7\r\n", ("192.0.2.7", 0)),
+    ],
+)
+def test_the_client_behind_a_proxy_is_the_remote_address(run, loops, option, before, header, client):
+    async def main():
+        seen = asyncio.get_running_loop().create_future()
+
+        async def handler(ws):
+            seen.set_result((ws.remote_address, ws.direct_address))
+
+        async with serve(handler, loops=loops, **{option: ["127.0.0.0/8"]}) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+            writer.write(before + UPGRADE + header + b"\r\n")
+            assert await asyncio.wait_for(seen, 30) == (client, writer.get_extra_info("sockname"))
+            assert (await reader.readline()).startswith(b"HTTP/1.1 101")
+            writer.close()
+
+    run(main())
+
+
+def test_networks_of_proxies_are_checked():
+    with pytest.raises(TypeError, match="must be lists"):
+        serve(proxy_protocol_from="10.0.0.0/8")
+
+    async def main():
+        with pytest.raises(ValueError, match="10.0.0.0/8"):
+            await serve(forwarded_from=["10.0.0.1/8"])
+
+    asyncio.run(main())

@@ -207,6 +207,14 @@
 // Setting of a server: 1 refuses clients that offer none of its subprotocols. Default 0.
 #define TAUT_SET_REQUIRE_SUBPROTOCOL 21
 
+// Setting of a server: 1 serves peers that `taut_settings_proxy_protocol_from` does not name, without a header. With 0, the
+// default, their connections are reset, if it names some.
+#define TAUT_SET_OTHERS_WITHOUT_HEADER 22
+
+// Setting of a server: 1 has the proxies of `taut_settings_forwarded_from` name clients in `Forwarded` (RFC 7239). With 0, the
+// default, they do in `X-Forwarded-For`.
+#define TAUT_SET_FORWARDED 23
+
 // Policy for slow peers: close the connection with 1008.
 #define TAUT_SLOW_DISCONNECT 0
 
@@ -1069,6 +1077,31 @@ taut_code taut_settings_origins(const struct taut_settings *settings,
                                 size_t origins_count,
                                 struct taut_error *error);
 
+// Sets the proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS: addresses, networks
+// such as `10.0.0.0/8`, or `unix` for Unix sockets.
+//
+// A connection of theirs without a right header is reset. Connections of others are reset too, unless
+// TAUT_SET_OTHERS_WITHOUT_HEADER is 1. The client in the header is the peer everywhere, and `taut_conn_get_direct_peer` has the
+// proxy. Any other text is an error (TAUT_ERR_VALUE) that says what to write. The default is none.
+//
+// Any thread may call this at any time.
+taut_code taut_settings_proxy_protocol_from(const struct taut_settings *settings,
+                                            const struct taut_slice *prefixes,
+                                            size_t prefixes_count,
+                                            struct taut_error *error);
+
+// Sets the proxies whose requests name the client in `X-Forwarded-For`, or in `Forwarded` with TAUT_SET_FORWARDED: addresses,
+// networks such as `10.0.0.0/8`, or `unix` for Unix sockets.
+//
+// The last address there that is none of these is the peer everywhere, and `taut_conn_get_direct_peer` has the proxy. Any other
+// text is an error (TAUT_ERR_VALUE) that says what to write. The default is none.
+//
+// Any thread may call this at any time.
+taut_code taut_settings_forwarded_from(const struct taut_settings *settings,
+                                       const struct taut_slice *prefixes,
+                                       size_t prefixes_count,
+                                       struct taut_error *error);
+
 // Makes a context and sets `*context` to it. `taut_ws_context_free` frees it.
 //
 // Connections of one thread share a context, so that idle ones hold no buffer. It keeps at most `limit` bytes of unused
@@ -1439,6 +1472,14 @@ taut_code taut_conn_get_dial(struct taut_conn conn, uint64_t *dial);
 //
 // Only inside a callback of the connection; elsewhere the result is TAUT_ERR_STATE.
 taut_code taut_conn_get_peer(struct taut_conn conn, char *text, size_t text_room);
+
+// Writes the address of the socket's peer into `text`, as `taut_conn_get_peer` does: the client, or the proxy next to the server
+// (`taut_settings_proxy_protocol_from`, `taut_settings_forwarded_from`).
+//
+// Only inside a callback of the connection; elsewhere the result is TAUT_ERR_STATE.
+taut_code taut_conn_get_direct_peer(struct taut_conn conn,
+                                    char *text,
+                                    size_t text_room);
 
 // Writes the result of the TLS handshake into `facts`. Without TLS they are empty.
 //

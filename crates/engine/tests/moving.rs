@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_engine::connection::{Connection, Context, Event};
-use tautline_engine::{Config, Conn, ConnId, Handler, Outgoing, Shard, Staying, Target, Totals};
+use tautline_engine::{Config, Conn, ConnId, Handler, Outgoing, Prefixes, ProxyHeader, Shard, Staying, Target, Totals};
 use tautline_io::{Address, DriverConfig, ListenOptions};
 use tautline_testkit::rustls_peer::Fixture;
 use tautline_tls::{Engine, Session, Versions, plain};
@@ -429,4 +430,92 @@ fn connections_of_other_handlers_stay_and_are_named() {
     assert!(new.restore(socket.into(), b"\x01 is no connection").is_err());
     assert_eq!(new.begin_restored(), 0);
     client.join().unwrap();
+}
+
+/// Answers each message with what is known of the client.
+struct Where;
+
+impl Handler for Where {
+    type State = ();
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, _: Message<'_>) {
+        let id = conn.via().and_then(|via| via.header.as_ref()?.unique_id.as_deref().map(<[u8]>::to_vec));
+        let Address::Tcp(direct) = conn.direct_peer() else { panic!("a TCP address") };
+        conn.text(&format!("{} by {} {id:?}", conn.peer(), direct.ip()));
+    }
+
+    fn save_state(&mut self, (): &mut (), _: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, _: &[u8]) -> Option<()> {
+        Some(())
+    }
+}
+
+#[test]
+fn a_connection_keeps_its_client_and_its_direct_peer() {
+    let shard = || {
+        let mut config = Config::default();
+        config.front.proxy_protocol_from = Prefixes::list(&["127.0.0.1"]).unwrap();
+        config.front.forwarded_from = Prefixes::list(&["10.0.0.0/8"]).unwrap();
+        Shard::new(0, Arc::new(config), plain::Engine, DriverConfig::default().open().unwrap(), Where).unwrap()
+    };
+    let (mut old, mut new) = (shard(), shard());
+    let at = old.listen(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+    let Address::Tcp(at) = at else { panic!("a TCP address") };
+    let mut header = ProxyHeader::new("10.0.0.1:4711".parse().unwrap(), "198.51.100.1:443".parse().unwrap());
+    header.unique_id = Some(b"id".as_slice().into());
+    let mut bytes = Buf::new();
+    header.write_v2(true, &mut bytes).unwrap();
+    bytes.put(
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Forwarded-For: 192.0.2.7\r\n\
+          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    );
+    let mut client = TcpStream::connect(at).unwrap();
+    client.write_all(bytes.filled()).unwrap();
+    client.set_nonblocking(true).unwrap();
+    until(&mut old, &mut client, b"\r\n\r\n");
+    // An empty text with a mask of zeros.
+    const HI: &[u8] = &[0x81, 0x80, 0, 0, 0, 0];
+    let expected = b"192.0.2.7:0 by 127.0.0.1 Some([105, 100])";
+    client.write_all(HI).unwrap();
+    until(&mut old, &mut client, expected);
+    old.hold_still().unwrap();
+    let mut all = Vec::new();
+    old.save(&mut |conn, socket, saved| {
+        all.push((conn, socket.try_clone_to_owned()?, saved.to_vec()));
+        Ok(())
+    })
+    .unwrap();
+    let (conn, socket, saved) = all.pop().unwrap();
+    new.restore(socket, &saved).unwrap();
+    assert_eq!(new.begin_restored(), 1);
+    old.give_away(&[conn]);
+    client.write_all(HI).unwrap();
+    until(&mut new, &mut client, expected);
+    drop(client);
+    let begun = Instant::now();
+    while new.counters().connections > 0 {
+        assert!(begun.elapsed() < PATIENCE);
+        new.turn(Some(Duration::from_millis(1))).unwrap();
+    }
+    // What the client's way takes is counted once, and given back.
+    let left = [old, new].map(|mut shard| {
+        shard.turn(Some(Duration::ZERO)).unwrap();
+        shard.counters().memory_connections
+    });
+    assert_eq!(left, [0, 0]);
+}
+
+/// Turns a shard until its client has got bytes with this end.
+fn until(shard: &mut Shard<plain::Engine, Where>, client: &mut TcpStream, end: &[u8]) {
+    let (begun, mut got) = (Instant::now(), Vec::new());
+    while !got.ends_with(end) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", String::from_utf8_lossy(&got));
+        shard.turn(Some(Duration::from_millis(1))).unwrap();
+        let mut some = [0; 4096];
+        let read = client.read(&mut some).unwrap_or(0);
+        got.extend(&some[..read]);
+    }
 }

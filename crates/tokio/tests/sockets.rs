@@ -14,8 +14,8 @@ use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
     Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Counted, Deadline, DeflateConfig, Drain,
-    Error, Kind, Message, Outgoing, Prepared, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer, Target,
-    Unsent, WebSocket,
+    Error, Kind, Message, Outgoing, Prefixes, Prepared, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer,
+    Target, Unsent, WebSocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -633,4 +633,28 @@ async fn a_configuration_that_streams_is_an_error() {
     let (_near, far) = tokio::io::duplex(100);
     let error = Acceptor::plain().with_config(config).ask(far).await.unwrap_err();
     assert!(error.is_permanent() && error.to_string().contains("Config::streaming"), "{error}");
+}
+
+/// A proxy of TCP sends the header, and then all that its client sends.
+#[tokio::test]
+async fn the_client_behind_a_proxy_is_the_peer() {
+    let mut config = Config::default();
+    config.front.proxy_protocol_from = Prefixes::list(&["127.0.0.1"]).unwrap();
+    let site = site(config, Config::default()).await;
+    for (header, is_right) in [("PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n", true), ("PROXY TCP5 x\r\n", false)] {
+        let mut stream = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, direct) = site.listener.accept().await.unwrap();
+        stream.write_all(header.as_bytes()).await.unwrap();
+        let client = site.connector.connect_over(site.target.clone(), stream);
+        let (server, client) = tokio::join!(site.acceptor.accept_from(accepted, direct), client);
+        if is_right {
+            let server = server.unwrap();
+            assert_eq!(server.peer(), Some(&"192.0.2.7:4711".parse().unwrap()));
+            assert_eq!(server.via().unwrap().direct, direct.into());
+        } else {
+            let error = server.unwrap_err().to_string();
+            assert!(error.contains("a malformed header of the PROXY protocol"), "{error}");
+            assert!(client.is_err());
+        }
+    }
 }

@@ -50,9 +50,11 @@ fn the_client_of_a_header_is_in_the_access_log_and_a_wrong_header_in_the_log() {
         assert_eq!(answer(server.port(), wrong, 100_000), "", "{wrong:?}");
     }
     let said = server.stop().err;
-    for line in
-        ["refused: it sent no header of the PROXY protocol", "refused: it sent a malformed header", "more than 4096 bytes"]
-    {
+    for line in [
+        "refused: it sent no header of the PROXY protocol",
+        "refused: it sent a malformed header",
+        "more than 4096 bytes",
+    ] {
         let found = said.lines().any(|logged| logged.contains("127.0.0.1:") && logged.contains(line));
         assert!(found, "{line}: {said}");
     }
@@ -140,7 +142,8 @@ fn haproxy_and_we_read_each_others_headers() {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let client = if number == 3 {
             let mut header = tautline::layers::buf::Buf::new();
-            let named = tautline::ProxyHeader::new("192.0.2.9:99".parse().unwrap(), "198.51.100.1:443".parse().unwrap());
+            let named =
+                tautline::ProxyHeader::new("192.0.2.9:99".parse().unwrap(), "198.51.100.1:443".parse().unwrap());
             named.write_v2(true, &mut header).unwrap();
             stream.write_all(header.filled()).unwrap();
             "192.0.2.9:99".to_owned()

@@ -1,5 +1,5 @@
 use super::{Connection, Context, Event};
-use crate::{Cause, Closed, Config, Deadline, Outgoing, SlowConsumer, Target};
+use crate::{Cause, Closed, Config, Deadline, Outgoing, Prefixes, SlowConsumer, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_testkit::certificate::{Authority, Leaf};
@@ -94,12 +94,17 @@ fn plain_pair(config: Config) -> Pair<plain::Session> {
 }
 
 fn tls_pair(config: Config, target: Target) -> Pair<fused::Session> {
+    let [server, client] = tls_sessions();
+    Pair::new([server, client], config, target)
+}
+
+fn tls_sessions() -> [fused::Session; 2] {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
     let server = fused::Engine::server(&ServerConfig::new([certificate])).unwrap();
     let roots = Roots::Pem(authority.certificate().into());
     let client = fused::Engine::client(&ClientConfig::default().with_roots(roots)).unwrap();
-    Pair::new([server.accept().unwrap(), client.connect("localhost").unwrap()], config, target)
+    [server.accept().unwrap(), client.connect("localhost").unwrap()]
 }
 
 fn secure() -> Target {
@@ -466,4 +471,56 @@ fn a_client_goes_through_a_proxy() {
     pair.ends[CLIENT].filled(answer.len(), pair.now);
     assert!(pair.ends[CLIENT].next(&mut pair.context).is_none());
     converse(pair);
+}
+
+/// A pair whose server knows its peer, 10.0.0.1, from which a header of the PROXY protocol comes.
+fn proxied(config: Config) -> Pair<fused::Session> {
+    let [server, client] = tls_sessions();
+    let [other, _] = tls_sessions();
+    let mut pair = Pair::new([other, client], config.clone(), secure());
+    let peer = "10.0.0.1:4711".parse().unwrap();
+    pair.ends[SERVER] = Connection::server_from(server, peer, Arc::new(config), pair.now);
+    pair
+}
+
+fn front() -> Config {
+    let mut config = Config::default();
+    config.front.proxy_protocol_from = Prefixes::list(&["10.0.0.0/8"]).unwrap();
+    config
+}
+
+#[test]
+fn a_header_of_the_proxy_protocol_comes_before_tls() {
+    let header = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
+    for piece in [1, 7, header.len()] {
+        let mut pair = proxied(front());
+        for piece in header.chunks(piece) {
+            let Pair { ends, context, now, .. } = &mut pair;
+            assert!(ends[SERVER].next(context).is_none());
+            ends[SERVER].window(context)[..piece.len()].copy_from_slice(piece);
+            ends[SERVER].filled(piece.len(), *now);
+        }
+        let [server, client] = pair.run();
+        assert!(pair.ends[SERVER].is_open() && pair.ends[CLIENT].is_open(), "{server:?} {client:?}");
+        assert_eq!(pair.ends[SERVER].peer(), Some(&"192.0.2.7:4711".parse().unwrap()));
+        assert_eq!(pair.ends[SERVER].via().unwrap().direct, "10.0.0.1:4711".parse().unwrap());
+    }
+}
+
+#[test]
+fn without_its_header_a_connection_fails() {
+    let failure = |config: Config| {
+        let mut pair = proxied(config);
+        let [server, _] = pair.run();
+        assert!(pair.ends[SERVER].is_over() && !pair.ends[SERVER].has_output());
+        server.concat()
+    };
+    assert!(failure(front()).contains("no header of the PROXY protocol, but TLS"), "{}", failure(front()));
+    let mut others = front();
+    others.front.proxy_protocol_from = Prefixes::list(&["192.0.2.0/24"]).unwrap();
+    assert!(failure(others.clone()).contains("not among the proxies"));
+    others.front.others_without_header = true;
+    let mut pair = proxied(others);
+    pair.run();
+    assert!(pair.ends[SERVER].is_open() && pair.ends[SERVER].via().is_none());
 }
