@@ -20,16 +20,12 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{HandshakeCost, Link};
 use crate::turn::core::Core;
-use crate::turn::reactor::Reactor;
 use crate::turn::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
-use std::num::NonZeroU64;
 use tautline_buf::{Buf, Pool};
 use tautline_conn::closed::Cause;
-use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
-use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
 
@@ -63,29 +59,6 @@ impl<S, T> Link<S, T> {
             Some(Answer::Retry) => self.cost = HandshakeCost::Plain,
             None => {}
         }
-    }
-}
-
-impl<E: Engine, H: Handler> Reactor<E, H> {
-    /// Takes a session back from the pool, and continues the connection.
-    pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
-        let Done { token, session, wire, result, out, stalled, took } = done;
-        let counters = &self.core.shared.counters;
-        counters.handshakes_offloaded.add(u64::from(result.is_some()));
-        counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
-        if result.is_some() {
-            self.core.shared.remote.live_outcomes().offloaded.add(millis(took));
-        }
-        let Some(link) = self.take(token) else {
-            self.core.shared.pool.give(wire);
-            self.core.shared.pool.give(out);
-            return;
-        };
-        self.visit_link(driver, link, |core, _, link| {
-            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
-                core.stop(link, stop);
-            }
-        });
     }
 }
 
@@ -125,7 +98,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let result = link.session.handshake(wire, out);
         if link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
             let answer = Answer::read(&out.filled()[start..]);
-            self.pace.answered(answer);
+            self.openings.pace.answered(answer);
             // The client did not resume although it sent a ticket. A client with a forged ticket may never continue, so this
             // is noted at once: a burst of forged tickets costs the loop one signature.
             if link.cost == HandshakeCost::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
@@ -151,7 +124,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match handshakes.begin(link.token, session, bytes, out) {
             Ok(number) => {
                 link.phase = Phase::Offloaded(Some(number));
-                self.stop_waiting(link);
+                self.admission.stop_waiting(link);
                 Ok(true)
             }
             Err((session, bytes, out, why)) => {
@@ -168,18 +141,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Withdraws an offloaded handshake whose connection has ended, unless the pool has begun it.
-    pub(crate) fn cancel(&mut self, number: NonZeroU64) {
-        if let Some(handshakes) = &self.handshakes
-            && let Some((wire, out)) = handshakes.withdraw(number)
-        {
-            self.shared.pool.give(wire);
-            self.shared.pool.give(out);
-        }
-    }
-
     /// Continues a connection with the session, the rest of the input, the output and the result of the pool.
-    fn continue_offloaded(
+    pub(crate) fn continue_offloaded(
         &mut self,
         link: &mut Link<E::Session, H::State>,
         session: Option<E::Session>,
@@ -195,8 +158,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if result.is_some() {
             link.phase = Phase::Tls;
-            self.wait_again(link);
-            self.pace.answered_elsewhere();
+            self.admission.wait_again(link, self.shared.now);
+            self.openings.pace.answered_elsewhere();
         }
         link.wire.buf(&mut self.shared.pool).put(out.filled());
         link.note_answer(Answer::read(out.filled()));

@@ -2,7 +2,6 @@
 
 use crate::accept::admission::{Admission, SharedLimits};
 use crate::accept::openings::Openings;
-use crate::accept::pace::Pace;
 use crate::close::restart::Restart;
 use crate::config::Config;
 use crate::conn::Conn;
@@ -12,6 +11,7 @@ use crate::dial::dialing::SystemResolver;
 use crate::dial::target::Target;
 use crate::handler::Handler;
 use crate::http::access_table::AccessTable;
+use crate::http::accessing::Accessing;
 use crate::http::date::DateCache;
 use crate::ids::{ConnId, DialId};
 use crate::link::phase::Phase;
@@ -127,7 +127,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             account: Account::default(),
         };
         let log = shared.config.access_log.clone();
-        let access = log.map(|log| Box::new(AccessTable::new(log, &shared.counters)));
+        let access = Accessing { table: log.map(|log| Box::new(AccessTable::new(log, &shared.counters))) };
         let kernel_tls = if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
@@ -145,12 +145,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             handshakes: None,
             distrust_end: 0,
             kernel_tls,
-            unanswered: 0,
             next_ticket: 0,
             is_ending: false,
             clock: Clock::default(),
             dates: DateCache::default(),
-            pace: Pace::default(),
             openings: Openings::default(),
             resting: VecDeque::new(),
         };

@@ -107,6 +107,8 @@ pub(crate) struct Admission {
     pub(crate) paused: bool,
     /// When the limits are to be looked at again, whatever happens; `Tick::MAX` if they are not.
     pub(crate) look_at: Tick,
+    /// Requests that wait for the application's answer.
+    pub(crate) unanswered: usize,
     /// When each limit may be logged again.
     news: [Tick; 7],
 }
@@ -126,6 +128,7 @@ impl Admission {
             grew: false,
             paused: false,
             look_at: Tick::MAX,
+            unanswered: 0,
             news: [0; 7],
         }
     }

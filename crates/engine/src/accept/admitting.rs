@@ -5,12 +5,10 @@
 //! for long only while all connections are WebSockets.
 
 use crate::accept::admission::{Kind, RETRY, Stays};
-use crate::accept::front::memory_of_via;
 use crate::accept::waiting::First;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
-use crate::threads::remote::ShardHandle;
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use crate::turn::timer::Tick;
@@ -18,12 +16,6 @@ use std::fmt;
 use tautline_conn::closed::Cause;
 use tautline_io::Driver;
 use tautline_tls::Engine;
-
-/// Memory of a connection in tables of the loop and of the driver, as measured.
-const BESIDE_LINK: usize = 48;
-
-/// Memory of a TLS session beside its own state, as measured with `fused`.
-const SESSION: usize = 96;
 
 /// The kind of news about places; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
 const PLACES: usize = 6;
@@ -36,7 +28,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
         self.core.admission.due = false;
         self.core.admission.look_at = Tick::MAX;
-        self.core.bound_accepting(driver);
+        self.core.admission.bound_accepting(driver, &self.core.shared);
         if !self.core.shared.remote.has_own_descriptors() && self.core.admission.take_wanted_descriptors() {
             self.evict_for_descriptors(driver);
         }
@@ -45,13 +37,13 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let grew = std::mem::take(&mut self.core.admission.grew);
         for kind in [Kind::Handshake, Kind::Http] {
             if self.evict(driver, kind).is_err() && grew {
-                self.core.check_others();
+                self.core.shared.check_others();
             }
         }
         self.make_place(driver);
         // The connections that gave way left their places. The next look may be a second away.
         if std::mem::take(&mut self.core.admission.due) {
-            self.core.bound_accepting(driver);
+            self.core.admission.bound_accepting(driver, &self.core.shared);
         }
         if self.core.admission.waits_for_others() {
             self.core.admission.look_at = self.core.admission.look_at.min(self.core.shared.now + RETRY);
@@ -104,7 +96,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         // A loop with a table of its own would gain nothing from others.
         if !has_room && !self.core.shared.remote.has_own_descriptors() {
             self.core.admission.want_descriptors();
-            self.core.check_others();
+            self.core.shared.check_others();
         }
         has_room
     }
@@ -123,116 +115,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Counts a new connection.
-    pub(crate) fn count_connection(&mut self, link: &Link<E::Session, H::State>) {
-        self.shared.counters.connections.add(1);
-        self.shared.counters.handshaking.add(1);
-        self.shared.account.add_connection(self.memory_of(link));
-        if link.info.dial.is_none() {
-            self.admission.count_connection();
-            self.admission.insert(Kind::Handshake, link, self.shared.now);
-        }
-    }
-
-    /// Counts the end of a connection.
-    pub(crate) fn uncount_connection(&mut self, link: &Link<E::Session, H::State>) {
-        self.shared.counters.connections.sub(1);
-        self.shared.account.remove_connection(self.memory_of(link));
-        if link.info.dial.is_none() {
-            self.admission.uncount_connection();
-        }
-    }
-
-    /// The memory of a connection's own state, with that of its TLS library.
-    pub(crate) fn memory_of(&self, link: &Link<E::Session, H::State>) -> usize {
-        let beside = if self.engine.is_plain() { BESIDE_LINK } else { BESIDE_LINK + SESSION };
-        size_of_val(link) + beside + self.engine.capabilities().session_memory + memory_of_via(link)
-    }
-
-    /// The handshake waits for this server, not for the peer: it does not give way to others.
-    pub(crate) fn stop_waiting(&mut self, link: &Link<E::Session, H::State>) {
-        self.admission.remove(Kind::Handshake, link);
-    }
-
-    /// The handshake waits for the peer again.
-    pub(crate) fn wait_again(&mut self, link: &Link<E::Session, H::State>) {
-        self.admission.insert(Kind::Handshake, link, self.shared.now);
-    }
-
-    /// The request waits for the application, not for the client: it does not give way to others.
-    pub(crate) fn leave_crowd(&mut self, link: &Link<E::Session, H::State>) {
-        self.admission.remove(Kind::Handshake, link);
-        self.admission.remove(Kind::Http, link);
-    }
-
-    /// The request waits for the client again.
-    pub(crate) fn rejoin_crowd(&mut self, link: &Link<E::Session, H::State>) {
-        let is_http = matches!(&link.phase, Phase::Request(head) if head.http_end.is_some());
-        self.admission.insert(if is_http { Kind::Http } else { Kind::Handshake }, link, self.shared.now);
-    }
-
-    /// A connection has left `before`, which was a handshake.
-    pub(crate) fn end_handshake(&mut self, link: &Link<E::Session, H::State>, before: &Phase) {
-        let head = match before {
-            Phase::Request(head) => Some(head),
-            Phase::Waiting(wait) => {
-                self.unanswered -= 1;
-                Some(&wait.head)
-            }
-            Phase::Streaming(streaming) => Some(&streaming.head),
-            _ => None,
-        };
-        if head.is_some_and(|head| head.http_end.is_some()) {
-            self.shared.counters.http.sub(1);
-            self.admission.remove(Kind::Http, link);
-        } else {
-            self.shared.counters.handshaking.sub(1);
-            self.admission.remove(Kind::Handshake, link);
-        }
-    }
-
-    /// An HTTP request was answered, and another may follow. From the first answer on, the connection has another limit and
-    /// age: an answer is no progress towards a WebSocket.
-    pub(crate) fn keep_for_http(&mut self, link: &mut Link<E::Session, H::State>) {
-        let now = self.shared.now;
-        let Phase::Request(head) = &mut link.phase else { return };
-        let (end, is_first) = head.await_next(now, &self.shared.config.deadlines);
-        link.clock.phase_end = end;
-        if is_first {
-            self.shared.counters.handshaking.sub(1);
-            self.shared.counters.http.add(1);
-            self.admission.remove(Kind::Handshake, link);
-            self.admission.insert(Kind::Http, link, now);
-        }
-    }
-
-    /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
-    pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
-        let full = self.admission.is_full(&self.shared.config.limits);
-        if full == self.admission.paused {
-            return;
-        }
-        self.admission.paused = full;
-        driver.pause_accept(full);
-        if full {
-            self.shared.counters.accept_pauses.add(1);
-            self.check_others();
-        }
-        if full && self.admission.is_news(0, self.shared.now) {
-            let (connections, handshakes) = self.admission.of_all_shards();
-            let limit = self.shared.config.limits.max_connections;
-            log::warn!(
-                "accepting pauses: {connections} connections, {handshakes} of them in their handshake \
-                 (limits.max_connections: {limit})"
-            );
-        }
-    }
-
-    /// Has the other loops look at the limits. Until then each can be past them by one connection.
-    pub(crate) fn check_others(&self) {
-        self.shared.others.iter().for_each(ShardHandle::check_limits);
-    }
-
     /// Ends a connection in favour of newer ones, at a limit with this name.
     fn give_way(
         &mut self,

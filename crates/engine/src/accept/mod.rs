@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod admitting;
+pub(crate) mod counting;
 pub(crate) mod front;
 pub(crate) mod limits;
 pub(crate) mod opening;

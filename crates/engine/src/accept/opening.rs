@@ -16,13 +16,10 @@
 //! Connections that are open have the rest of the time. Connections that wait to open have as much as those in short turns, and
 //! the bound in long ones. No clock is read for a message.
 
-use crate::accept::admission::Kind;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
-use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
-use std::time::Duration;
 use tautline_conn::front::Begins;
 use tautline_io::{Address, Driver, Received, Token};
 use tautline_tls::Engine;
@@ -65,7 +62,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             } else {
                 core.openings.keep(link.carry.len());
                 core.openings.push(link.token);
-                core.stop_waiting(link);
+                core.admission.stop_waiting(link);
             }
         });
         while self.core.openings.hold_too_much() {
@@ -84,15 +81,15 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     fn step_oldest(&mut self, driver: &mut dyn Driver) {
         let Some(mut link) = self.core.openings.pop().and_then(|token| self.take(token)) else { return };
         self.core.openings.has_stepped = true;
-        self.core.forget_input(&link);
+        self.core.openings.forget_input(&link);
         link.awaits = Awaits::Nothing;
         if link.phase.is_handshaking() {
-            self.core.wait_again(&link);
+            self.core.admission.wait_again(&link, self.core.shared.now);
         }
         let begun = self.core.clock.elapsed();
         // The visit resumes the input that was held.
         self.visit_link(driver, link, |_, _, _| {});
-        self.core.end_opening(begun);
+        self.core.openings.end_step(begun, &self.core.clock);
     }
 
     /// Begins to serve a connection from `peer`.
@@ -116,48 +113,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     Some(link) => self.put_link(link),
                     None => driver.close(token, true),
                 }
-                self.core.bound_accepting(driver);
+                self.core.admission.bound_accepting(driver, &self.core.shared);
             }
             Err(error) => {
                 self.core.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
                 driver.close(token, true);
             }
-        }
-    }
-}
-
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// Whether another connection is to be accepted in this turn. If many wait for their step, further ones wait in the kernel's
-    /// backlog.
-    pub(crate) fn may_accept(&self) -> bool {
-        let limits = &self.shared.config.limits;
-        self.openings.may_accept()
-            && self.openings.len() < Kind::Handshake.limit(limits)
-            && self.openings.has_time(|| self.clock.elapsed())
-    }
-
-    /// Begins a step of a connection that opens: the time now. None if its input has to wait.
-    #[cold]
-    pub(crate) fn begin_opening(&mut self, link: &Link<E::Session, H::State>) -> Option<Duration> {
-        let now = self.clock.elapsed();
-        let is_next =
-            link.awaits != Awaits::Opening && self.openings.may_come_first() && self.openings.has_time(|| now);
-        self.openings.has_stepped |= is_next;
-        is_next.then_some(now)
-    }
-
-    /// Counts the time of a step that began at `begun`.
-    #[cold]
-    pub(crate) fn end_opening(&mut self, begun: Duration) {
-        let took = self.clock.elapsed().saturating_sub(begun);
-        self.openings.spend(took);
-        self.pace.measure(took);
-    }
-
-    /// The input of a connection is processed or dropped now, if it waits.
-    pub(crate) fn forget_input(&mut self, link: &Link<E::Session, H::State>) {
-        if link.awaits == Awaits::Opening {
-            self.openings.forget(link.carry.len());
         }
     }
 }
@@ -249,6 +210,11 @@ mod tests {
 
         fn turn(&mut self) {
             self.shard.turn(None).unwrap();
+        }
+
+        fn may_accept(&self) -> bool {
+            let core = &self.shard.reactor.core;
+            core.openings.take_another(&core.shared.config.limits, &core.clock)
         }
 
         /// The wait of the last turn.
@@ -443,15 +409,15 @@ mod tests {
     #[test]
     fn no_more_connections_are_accepted_than_can_be_served() {
         let mut bench = Bench::new();
-        assert!(bench.shard.reactor.core.may_accept());
+        assert!(bench.may_accept());
         for index in 1..u32::try_from(MOST).unwrap() + 2 {
             bench.request(index);
         }
         bench.turn();
-        assert!(!bench.shard.reactor.core.may_accept(), "{MOST} wait");
+        assert!(!bench.may_accept(), "{MOST} wait");
         bench.turn();
         assert_eq!(bench.shard.reactor.core.openings.len(), MOST - 1);
         bench.shard.reactor.core.openings.begin(Duration::MAX);
-        assert!(bench.shard.reactor.core.may_accept());
+        assert!(bench.may_accept());
     }
 }

@@ -1,5 +1,10 @@
 //! A turn's time for connections that open, and those that wait for a turn with time.
 
+use crate::accept::admission::Kind;
+use crate::accept::pace::Pace;
+use crate::config::Limits;
+use crate::link::state::{Awaits, Link};
+use crate::turn::clock::Clock;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tautline_io::Token;
@@ -39,6 +44,8 @@ pub(crate) struct Openings {
     served_at: Option<Duration>,
     /// Whether nobody else has had anything to do for a while.
     are_alone: bool,
+    /// The cost of handshakes with clients.
+    pub(crate) pace: Pace,
 }
 
 impl Openings {
@@ -81,6 +88,29 @@ impl Openings {
         self.are_alone || self.had_stepped || !self.are_waiting()
     }
 
+    /// Whether another connection is to be accepted in this turn. If many wait for their step, further ones wait in the kernel's
+    /// backlog.
+    pub(crate) fn take_another(&self, limits: &Limits, clock: &Clock) -> bool {
+        self.may_accept() && self.len() < Kind::Handshake.limit(limits) && self.has_time(|| clock.elapsed())
+    }
+
+    /// Begins a step of a connection that opens: the time now. None if its input has to wait.
+    #[cold]
+    pub(crate) fn begin_step<S, T>(&mut self, link: &Link<S, T>, clock: &Clock) -> Option<Duration> {
+        let now = clock.elapsed();
+        let is_next = link.awaits != Awaits::Opening && self.may_come_first() && self.has_time(|| now);
+        self.has_stepped |= is_next;
+        is_next.then_some(now)
+    }
+
+    /// Counts the time of a step that began at `begun`.
+    #[cold]
+    pub(crate) fn end_step(&mut self, begun: Duration, clock: &Clock) {
+        let took = clock.elapsed().saturating_sub(begun);
+        self.spend(took);
+        self.pace.measure(took);
+    }
+
     /// A connection was accepted.
     pub(crate) const fn accepted(&mut self) {
         self.has_accepted = true;
@@ -101,9 +131,11 @@ impl Openings {
         self.kept += len;
     }
 
-    /// Kept input is processed or dropped.
-    pub(crate) const fn forget(&mut self, len: usize) {
-        self.kept -= len;
+    /// The input of a connection is processed or dropped now, if it waits.
+    pub(crate) fn forget_input<S, T>(&mut self, link: &Link<S, T>) {
+        if link.awaits == Awaits::Opening {
+            self.kept -= link.carry.len();
+        }
     }
 
     /// Whether more input waits than memory is for.

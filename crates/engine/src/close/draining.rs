@@ -24,7 +24,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 
     /// Drains with 1012. Each client learns when it is to come back.
     pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
-        let (count, pace) = (self.core.shared.counters.open.get(), self.core.pace.returns());
+        let (count, pace) = (self.core.shared.counters.open.get(), self.core.openings.pace.returns());
         let schedule = Schedule::new(restart, (self.core.shared.now, deadline), count, pace);
         log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
         let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());

@@ -6,7 +6,6 @@ use crate::http::reply::status_response;
 use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
-use crate::topics::topic::Scope;
 use crate::turn::core::Core;
 use http::StatusCode;
 use log::Level;
@@ -115,13 +114,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
         let before = link.phase.end(end);
         if matches!(before, Phase::Streaming(_)) {
-            self.note_cut(link);
+            self.access.note_cut(link, &self.shared);
         }
         if before.is_handshaking() {
-            self.end_handshake(link, &before);
+            self.admission.end_handshake(link, &before, &self.shared);
         }
-        if let Phase::Offloaded(Some(number)) = before {
-            self.cancel(number);
+        if let Phase::Offloaded(Some(number)) = before
+            && let Some(handshakes) = &self.handshakes
+        {
+            handshakes.withdraw(number, &mut self.shared.pool);
         }
         if matches!(link.phase, Phase::Linger(_)) && !matches!(before, Phase::Linger(_)) {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
@@ -134,7 +135,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
         self.shared.counters.open.sub(1);
-        self.unsubscribe_all(link);
+        self.shared.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
@@ -151,30 +152,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let mut closed = Closed::new(code, cause);
         closed.reason = reason;
-        self.note_closed(link, &closed);
+        self.access.note_closed(link, &closed, &self.shared);
         let told = closed.retry_after();
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {
             link.lend(None, &mut core.shared, |conn| core.handler.on_close(conn, &closed));
         });
         // The handler may have subscribed again in `on_close`. It has nothing for this connection from now on.
-        self.unsubscribe_all(link);
-        self.forget_application(link);
+        self.shared.unsubscribe_all(link);
+        self.shared.forget_application(link);
         if let Some(dial) = link.info.dial {
             self.dial_lost(dial, by_us, silence, told);
         }
-    }
-
-    pub(crate) fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
-        let Some(cold) = &mut link.cold else { return };
-        let before = cold.kept();
-        for scope in [Scope::Exact, Scope::Prefix] {
-            let names = if cold.names(scope).is_some() { cold.names_mut(scope).take() } else { None };
-            for name in names.iter().flat_map(|names| names.list()) {
-                self.shared.unsubscribe(scope, name, link.token);
-            }
-        }
-        self.shared.account.keep(link.token, &before, &cold.kept());
     }
 
     pub(crate) fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
@@ -229,7 +218,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
         self.shared.counters.handshakes_failed.add(1);
         let date = self.date();
-        self.note_answer(link, status);
+        self.access.note_answer(link, status, &self.shared);
         let out = link.out.raw(&mut self.shared.pool);
         handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
         self.end(link, Phase::finishing(false), Cause::Local);

@@ -1,3 +1,4 @@
+use crate::turn::timer::Tick;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,6 +44,13 @@ impl AddressMemory {
             && let Some(oldest) = self.failures.iter().min_by_key(|(_, at)| **at).map(|(address, _)| *address)
         {
             self.failures.remove(&oldest);
+        }
+    }
+
+    /// An attempt failed at `tick`. It may have had no address.
+    pub(crate) fn note(&mut self, address: Option<SocketAddr>, error: &ConnectError, tick: Tick) {
+        if let Some(address) = address {
+            self.failed(address, error, Duration::from_millis(tick));
         }
     }
 

@@ -174,7 +174,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 }
                 Err(error) => {
                     let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-                    self.core.note_failure(tcp, &error);
+                    self.core.addresses.note(tcp, &error, self.core.shared.now);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
             let (_, address) = race.attempts.swap_remove(at);
             let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-            self.core.note_failure(tcp, &error);
+            self.core.addresses.note(tcp, &error, self.core.shared.now);
         }
         self.next_attempt(driver, id);
     }
@@ -291,7 +291,9 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     let silent: Vec<_> = race.attempts.iter().map(|(_, address)| tcp_of(address)).collect();
                     let attempts = race.end_attempts();
                     self.close_attempts(driver, attempts);
-                    silent.into_iter().for_each(|address| self.core.note_failure(address, &error));
+                    silent
+                        .into_iter()
+                        .for_each(|address| self.core.addresses.note(address, &error, self.core.shared.now));
                     self.core.fail_dial(id, error);
                 }
                 State::Racing(race) if race.next_at <= now => self.next_attempt(driver, id),

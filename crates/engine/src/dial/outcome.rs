@@ -6,7 +6,6 @@ use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::turn::core::Core;
 use std::cmp::Reverse;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tautline_conn::closed::ConnectError;
@@ -38,7 +37,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     pub(crate) fn fail_dial(&mut self, id: DialId, error: ConnectError) {
         let known = self.dials.get(&id).map(|dial| dial.address);
-        self.note_failure(known.flatten(), &error);
+        self.addresses.note(known.flatten(), &error, self.shared.now);
         let known = known.is_some();
         let retry = if error.is_permanent() {
             self.remove_dial(id);
@@ -49,13 +48,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
         if known && retry.is_none() {
             self.report_dial_end(id);
-        }
-    }
-
-    /// An attempt at an address failed, so that further ones begin with others.
-    pub(crate) fn note_failure(&mut self, address: Option<SocketAddr>, error: &ConnectError) {
-        if let Some(address) = address {
-            self.addresses.failed(address, error, Duration::from_millis(self.shared.now));
         }
     }
 

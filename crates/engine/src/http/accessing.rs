@@ -4,30 +4,34 @@
 //! connection has a part in the [account](crate::memory::account). The step that keeps the account after an event also adds what the
 //! shard's counters have grown by to the connection of that event. Without the table nothing is done for a message.
 
-use crate::handler::Handler;
 use crate::http::access::Access;
-use crate::http::access_table::{Asked, Record};
+use crate::http::access_table::{AccessTable, Asked, Record};
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
-use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use http::{Request, StatusCode};
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed};
 use tautline_io::Token;
-use tautline_tls::{Engine, Session};
+use tautline_tls::Session;
 use tautline_ws::CloseCode;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+/// The entries of a shard's connections, if somebody takes them.
+pub(crate) struct Accessing {
+    pub(crate) table: Option<Box<AccessTable>>,
+}
+
+impl Accessing {
     /// Adds the traffic of an event to its connection, and logs a response that has left. Returns the memory of the entry.
-    pub(crate) fn note_traffic(&mut self, link: &Link<E::Session, H::State>) -> usize {
-        let now = self.shared.now;
-        let Some(record) = self.record(link) else { return 0 };
+    pub(crate) fn note_traffic<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) -> usize {
+        let now = shared.now;
+        let Some(record) = self.record(link, shared) else { return 0 };
         let memory = record.memory();
         let is_plain = record.status.is_some_and(|status| status != StatusCode::SWITCHING_PROTOCOLS);
         if is_plain && !link.wire.is_in_flight() {
             match link.phase {
-                Phase::Request(_) => self.log_access(link),
+                Phase::Request(_) => self.log_access(link, shared),
                 // The connection ends with this response, and its last bytes belong to it.
                 Phase::Linger(_) => _ = record.ended.get_or_insert(now),
                 _ => {}
@@ -38,79 +42,79 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Adds the traffic of a step that no account follows.
     #[inline]
-    pub(crate) fn count_traffic(&mut self, link: &Link<E::Session, H::State>) {
-        if self.access.is_some() {
-            let _ = self.record(link);
+    pub(crate) fn count_traffic<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
+        if self.table.is_some() {
+            let _ = self.record(link, shared);
         }
     }
 
     /// The head of a request is whole.
-    pub(crate) fn note_request(&mut self, link: &Link<E::Session, H::State>, request: &Request<()>) {
-        let now = self.shared.now;
-        let Some(record) = self.record(link) else { return };
+    pub(crate) fn note_request<S: Session, T>(&mut self, link: &Link<S, T>, request: &Request<()>, shared: &Shared) {
+        let now = shared.now;
+        let Some(record) = self.record(link, shared) else { return };
         if record.is_entry() {
-            self.log_access(link);
+            self.log_access(link, shared);
         }
-        if let Some(record) = self.record(link) {
+        if let Some(record) = self.record(link, shared) {
             (record.asked, record.began) = (Some(Asked::new(request)), now);
         }
     }
 
     /// A request is answered, whether its head was read or not.
-    pub(crate) fn note_answer(&mut self, link: &Link<E::Session, H::State>, status: StatusCode) {
-        let Some(record) = self.record(link) else { return };
+    pub(crate) fn note_answer<S: Session, T>(&mut self, link: &Link<S, T>, status: StatusCode, shared: &Shared) {
+        let Some(record) = self.record(link, shared) else { return };
         if record.status.is_some() {
             // It belongs to the request before.
-            self.log_access(link);
+            self.log_access(link, shared);
         }
-        if let Some(record) = self.record(link) {
+        if let Some(record) = self.record(link, shared) {
             record.status = Some(status);
         }
     }
 
     /// A response is cut off.
-    pub(crate) fn note_cut(&mut self, link: &Link<E::Session, H::State>) {
-        if let Some(record) = self.record(link) {
+    pub(crate) fn note_cut<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
+        if let Some(record) = self.record(link, shared) {
             record.is_cut = true;
         }
     }
 
     /// A WebSocket has ended. Its last bytes may still leave.
-    pub(crate) fn note_closed(&mut self, link: &Link<E::Session, H::State>, closed: &Closed) {
-        let now = self.shared.now;
-        if let Some(record) = self.record(link) {
+    pub(crate) fn note_closed<S: Session, T>(&mut self, link: &Link<S, T>, closed: &Closed, shared: &Shared) {
+        let now = shared.now;
+        if let Some(record) = self.record(link, shared) {
             (record.closed, record.ended) = (Some(closed.clone()), Some(now));
         }
     }
 
     /// The connection is over, and nothing more leaves.
-    pub(crate) fn end_access(&mut self, link: &Link<E::Session, H::State>) {
-        let Some(record) = self.record(link) else { return };
+    pub(crate) fn end_access<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
+        let Some(record) = self.record(link, shared) else { return };
         if record.status == Some(StatusCode::SWITCHING_PROTOCOLS) && record.closed.is_none() {
             // The application panicked at the end.
             record.closed = Some(Closed::new(CloseCode::ABNORMAL, Cause::Panicked));
         }
         if record.is_entry() {
-            self.log_access(link);
+            self.log_access(link, shared);
         }
     }
 
     /// Forgets the entry of a connection that is dropped.
     pub(crate) fn forget_access(&mut self, token: Token) {
-        let _ = self.access.as_mut().and_then(|table| table.take(token));
+        let _ = self.table.as_mut().and_then(|table| table.take(token));
     }
 
     #[inline(never)]
-    fn record(&mut self, link: &Link<E::Session, H::State>) -> Option<&mut Record> {
-        let now = self.shared.now;
-        Some(self.access.as_mut()?.record(link.token, &self.shared.counters, now))
+    fn record<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) -> Option<&mut Record> {
+        let now = shared.now;
+        Some(self.table.as_mut()?.record(link.token, &shared.counters, now))
     }
 
     /// Logs the entry of a connection, and begins the next one.
     #[cold]
-    fn log_access(&mut self, link: &Link<E::Session, H::State>) {
-        let (now, shard) = (self.shared.now, self.shared.shard);
-        let Some(table) = &mut self.access else { return };
+    fn log_access<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
+        let (now, shard) = (shared.now, shared.shard);
+        let Some(table) = &mut self.table else { return };
         let Some(record) = table.take(link.token) else { return };
         if link.info.dial.is_none() {
             let Record { asked, began, ended, status, is_cut, closed, traffic } = &*record;
@@ -128,7 +132,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 tls_version: link.session.tls_info().version,
             });
         }
-        let _ = self.record(link);
+        let _ = self.record(link, shared);
     }
 }
 

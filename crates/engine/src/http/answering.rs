@@ -18,8 +18,8 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             let Phase::Waiting(wait) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
             let Wait { head, request, with: Asked { rest, .. } } = *wait;
             link.phase = Phase::Request(head);
-            core.unanswered -= 1;
-            core.rejoin_crowd(link);
+            core.admission.unanswered -= 1;
+            core.admission.rejoin_crowd(link, core.shared.now);
             let reply = match answer {
                 Answer::Respond(response) => Reply::Respond(response),
                 Answer::Stream(response) => Reply::Stream(response),

@@ -34,7 +34,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         request: &Request<()>,
         response: Response<Content>,
     ) {
-        self.note_answer(link, response.status());
+        self.access.note_answer(link, response.status(), &self.shared);
         let framing = match response.body().len {
             Some(len) => Framing::Length(len),
             None if request.version() == Version::HTTP_11 => Framing::Chunked,
@@ -46,7 +46,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let Content { source, len } = response.into_body();
         self.shared.visit.spend(REQUEST);
         // It counts as plain HTTP from now on: it gives way to others, but has no deadline other than to send.
-        self.keep_for_http(link);
+        self.admission.keep_for_http(link, &self.shared);
         let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
         link.phase = Phase::Streaming(Box::new(Streaming {
             head,
@@ -99,7 +99,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if !keep_alive || peer_finished || self.drain_end.is_some() {
             return self.end(link, Phase::finishing(peer_finished), Cause::Local);
         }
-        self.keep_for_http(link);
+        self.admission.keep_for_http(link, &self.shared);
         link.keep_plain(rest, &mut self.shared.pool);
     }
 

@@ -1,5 +1,6 @@
 //! The opening handshake of both sides, and plain HTTP requests to a server.
 
+use crate::accept::counting::memory_of;
 use crate::accept::limits::Limit;
 use crate::dial::times::DialStep;
 use crate::handler::{Handler, Opening};
@@ -13,6 +14,7 @@ use crate::link::kernel_tls::Handover;
 use crate::link::phase::{Answer, Asked, Phase, Wait};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use crate::turn::visit::REQUEST;
 use http::StatusCode;
 use log::Level;
@@ -33,11 +35,14 @@ use tautline_tls::{Engine, Session};
 use tautline_ws::handshake::{self, Established, HandshakeError, Negotiated, Refusal};
 use tautline_ws::{Decoder, Role};
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl Shared {
+    /// A request of which nothing has arrived.
     pub(crate) fn empty_head(&self) -> Box<Head> {
-        Box::new(Head::new(self.shared.config.limits.head))
+        Box::new(Head::new(self.config.limits.head))
     }
+}
 
+impl<E: Engine, H: Handler> Core<E, H> {
     /// Makes a connection. The handshake deadline runs until it is open.
     pub(crate) fn open_link(
         &mut self,
@@ -74,7 +79,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             ping_sent: false,
             clock,
         });
-        self.count_connection(&link);
+        let memory = memory_of(&link, &self.engine);
+        self.admission.begin_connection(&link, memory, &mut self.shared);
         self.schedule(&mut link);
         link
     }
@@ -96,7 +102,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if !self.engine.is_plain() {
                 self.count_handshake(link);
             }
-            link.phase = Phase::Request(self.empty_head());
+            link.phase = Phase::Request(self.shared.empty_head());
             return Ok(());
         };
         if !self.engine.is_plain() {
@@ -132,7 +138,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match head.read(plain) {
             Ok((used, Read::Partial)) => return used,
             Ok((used, Read::Head(request))) => {
-                self.note_request(link, &request);
+                self.access.note_request(link, &request, &self.shared);
                 if !self.shared.config.front.forwarded_from.is_empty() {
                     self.note_forwarded(link, request.headers());
                 }
@@ -187,7 +193,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             shard: &self.shared.remote,
             token: link.token,
             number,
-            has_room: self.unanswered < self.shared.config.limits.max_unanswered,
+            has_room: self.admission.unanswered < self.shared.config.limits.max_unanswered,
             wanted: OnceCell::new(),
         };
         let via = link.cold.as_ref().and_then(|cold| cold.via());
@@ -228,12 +234,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
         request: &http::Request<()>,
         response: &http::Response<Vec<u8>>,
     ) {
-        self.note_answer(link, response.status());
+        self.access.note_answer(link, response.status(), &self.shared);
         let (reply, date) = (self.framing_of(link, request), self.date());
         self.shared.visit.spend(REQUEST + response.body().len());
         let out = link.out.raw(&mut self.shared.pool);
         if handshake::write_response(response, reply, Some(&date), out) {
-            self.keep_for_http(link);
+            self.admission.keep_for_http(link, &self.shared);
         } else {
             self.end(link, Phase::finishing(false), Cause::Local);
         }
@@ -267,7 +273,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.shared.counters.handshakes_failed.add(1);
                 let is_origin = matches!(refused.reason, Refusal::Origin | Refusal::Rebinding);
                 self.shared.counters.origins_refused.add(u64::from(is_origin));
-                self.note_answer(link, refused.response.status());
+                self.access.note_answer(link, refused.response.status(), &self.shared);
                 self.end(link, Phase::finishing(false), Cause::Local);
             }
             Err(Flaw::Subprotocol(name)) => {
@@ -303,7 +309,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         response: Option<&http::Response<()>>,
     ) {
         if request.is_some() {
-            self.note_answer(link, StatusCode::SWITCHING_PROTOCOLS);
+            self.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &self.shared);
         }
         let deflate = negotiated.deflate.zip(self.deflate_config(link));
         if let Some((params, config)) = &deflate {
@@ -318,7 +324,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let before = std::mem::replace(&mut link.phase, Phase::Open);
         link.clock.phase_end = self.shared.now;
-        self.end_handshake(link, &before);
+        self.admission.end_handshake(link, &before, &self.shared);
         let mut times = None;
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;
@@ -368,8 +374,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) {
         let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
         link.phase = Phase::Waiting(Box::new(Wait { head, request, with: Asked { number, rest: Buf::new(), wanted } }));
-        self.unanswered += 1;
-        self.leave_crowd(link);
+        self.admission.unanswered += 1;
+        self.admission.leave_crowd(link);
         link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
         self.schedule(link);
     }

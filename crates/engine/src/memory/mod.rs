@@ -6,6 +6,7 @@ pub(crate) mod account;
 pub(crate) mod application;
 pub(crate) mod batch_alloc;
 pub(crate) mod budget;
+pub(crate) mod charging;
 pub(crate) mod holding;
 pub(crate) mod shedding;
 pub(crate) mod weighing;

@@ -15,7 +15,7 @@ use crate::accept::admission::RETRY;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
-use crate::memory::account::{Common, Held, Kept};
+use crate::memory::account::Common;
 use crate::turn::core::Core;
 use crate::turn::reactor::{Reactor, Slot};
 use crate::turn::shared::Shared;
@@ -157,39 +157,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Notes what a connection holds after an event.
-    #[inline]
-    pub(crate) fn charge(&mut self, link: &mut Link<E::Session, H::State>) {
-        if link.may_hold() {
-            self.charge_slowly(link);
-        }
-    }
-
-    #[inline(never)]
-    fn charge_slowly(&mut self, link: &mut Link<E::Session, H::State>) {
-        let mut held = link.held();
-        held.heads += self.note_traffic(link);
-        let is_holder = self.shared.account.set(link.token, held, link.kept().weight());
-        link.charged = is_holder || link.out.deflate().is_some() || link.phase.is_handshaking();
-    }
-
-    /// A connection has ended, and its buffers are given back.
-    pub(crate) fn discharge(&mut self, link: &Link<E::Session, H::State>) {
-        let kept = link.kept();
-        if link.charged {
-            self.shared.account.set(link.token, Held::default(), kept.weight());
-        }
-        self.shared.account.keep(link.token, &kept, &Kept::default());
-    }
-
-    /// The application has nothing for a connection any more.
-    pub(crate) fn forget_application(&mut self, link: &mut Link<E::Session, H::State>) {
-        let Some(cold) = link.cold.as_mut().filter(|cold| cold.more.is_some()) else { return };
-        let before = cold.kept();
-        cold.more().application = (0, 0);
-        self.shared.account.keep(link.token, &before, &cold.kept());
-    }
-
     fn report_memory(&mut self) {
         let Shared { topics, timers, remote, pool, counters, account, .. } = &mut self.shared;
         let common = Common {
@@ -252,7 +219,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let role = if link.info.dial.is_none() { Role::Server } else { Role::Client };
         link.decoder = Decoder::new(role, self.shared.config.limits.max_message);
-        self.forget_input(link);
+        self.openings.forget_input(link);
         link.carry = Buf::new();
         link.set_plain(0);
     }

@@ -1,19 +1,35 @@
 //! Lists of a shard's connections: what they hold, and what they asked for.
 
 use crate::handler::Handler;
+use crate::http::accessing::Accessing;
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::{Held, Kept};
 use crate::memory::weight::{Listing, Weight};
 use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::shared::Shared;
 use std::time::Duration;
 use tautline_io::Token;
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The connections that are asked for.
     pub(crate) fn list(&self, listing: Listing) -> Vec<Weight> {
+        Scales { slots: &self.slots, shared: &self.core.shared, access: &self.core.access }.list(listing)
+    }
+}
+
+/// All that the weight of a connection is read from.
+struct Scales<'r, S, T> {
+    slots: &'r [Slot<S, T>],
+    shared: &'r Shared,
+    access: &'r Accessing,
+}
+
+impl<S: Session, T> Scales<'_, S, T> {
+    /// The connections that are asked for.
+    fn list(&self, listing: Listing) -> Vec<Weight> {
         match listing {
             Listing::Heaviest(most) => self.heaviest(most),
             Listing::InOrder { after, most } => {
@@ -31,7 +47,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The heaviest connections first, and then those that hold nothing.
     fn heaviest(&self, most: usize) -> Vec<Weight> {
         let kept = |token: Token| self.link_of(token).map_or_else(Kept::default, Link::kept);
-        let heaviest = self.core.shared.account.heaviest(most, kept).into_iter();
+        let heaviest = self.shared.account.heaviest(most, kept).into_iter();
         let heaviest = heaviest.filter_map(|(token, held, kept)| Some((self.link_of(token)?, held, kept)));
         let mut weights: Vec<Weight> = heaviest.map(|(link, held, kept)| self.weigh(link, held, kept)).collect();
         if weights.len() < most {
@@ -44,29 +60,28 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         weights
     }
 
-    fn link_of(&self, token: Token) -> Option<&Link<E::Session, H::State>> {
+    fn link_of(&self, token: Token) -> Option<&Link<S, T>> {
         match self.slots.get(token.index as usize) {
             Some(Slot::Link(link)) if link.token == token => Some(link),
             _ => None,
         }
     }
 
-    fn weight(&self, slot: &Slot<E::Session, H::State>) -> Option<Weight> {
+    fn weight(&self, slot: &Slot<S, T>) -> Option<Weight> {
         let Slot::Link(link) = slot else { return None };
-        Some(self.weigh(link, self.core.shared.account.held(link.token), link.kept()))
+        Some(self.weigh(link, self.shared.account.held(link.token), link.kept()))
     }
 
-    fn weigh(&self, link: &Link<E::Session, H::State>, held: Held, kept: Kept) -> Weight {
-        let record = self.core.access.as_ref().and_then(|table| table.get(link.token));
+    fn weigh(&self, link: &Link<S, T>, held: Held, kept: Kept) -> Weight {
+        let record = self.access.table.as_ref().and_then(|table| table.get(link.token));
         let asked = record.and_then(|record| Some((record, record.asked.as_ref()?)));
         Weight {
-            conn: ConnId { shard: self.core.shared.shard, token: link.token },
+            conn: ConnId { shard: self.shared.shard, token: link.token },
             peer: link.info.peer.clone(),
             state: state(&link.phase),
             path: asked.map(|(_, asked)| asked.path.clone()),
             user_agent: asked.and_then(|(_, asked)| asked.user_agent.clone()),
-            since_request: asked
-                .map(|(record, _)| Duration::from_millis(self.core.shared.now.saturating_sub(record.began))),
+            since_request: asked.map(|(record, _)| Duration::from_millis(self.shared.now.saturating_sub(record.began))),
             traffic: record.map(|record| record.traffic),
             heads: held.heads,
             partial: held.partial,

@@ -12,6 +12,7 @@
 //! A connection that was saved ahead goes on changing. The new shard may begin it only with its last state: a session with an
 //! earlier one would use nonces twice.
 
+use crate::accept::counting::memory_of;
 use crate::counts::outcomes::Outcomes;
 use crate::counts::totals::Totals;
 use crate::handler::Handler;
@@ -169,7 +170,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
                 Slot::Link(link) if !link.out.is_streaming() => {
                     match save(&**driver, &mut core.handler, link, &mut core.shared, (now, &mut room)) {
                         Ok((socket, mut saved)) => {
-                            saved.access = saved_access(&mut core.access, link.token, &core.shared, now);
+                            saved.access = saved_access(&mut core.access.table, link.token, &core.shared, now);
                             let conn = ConnId { shard: core.shared.shard, token: link.token };
                             give(Some((conn, socket, room.encode(saved))))?
                         }
@@ -210,7 +211,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
                 Slot::Link(link) => {
                     match save(&**driver, &mut core.handler, link, &mut core.shared, (now, &mut room)) {
                         Ok((socket, mut saved)) => {
-                            saved.access = saved_access(&mut core.access, link.token, &core.shared, now);
+                            saved.access = saved_access(&mut core.access.table, link.token, &core.shared, now);
                             give(ConnId { shard: core.shared.shard, token: link.token }, socket, room.encode(saved))?;
                         }
                         Err(reason) => *reason(&mut staying) += 1,
@@ -249,7 +250,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             }
         }
         self.reactor.core.shared.remote.live_outcomes().add(&outcomes);
-        if let Some(access) = &mut self.reactor.core.access {
+        if let Some(access) = &mut self.reactor.core.access.table {
             access.skip(&self.reactor.core.shared.counters);
         }
     }
@@ -444,7 +445,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Forgets a connection that has moved.
     fn forget(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>) {
         self.core.shared.counters.open.sub(1);
-        self.core.unsubscribe_all(&mut link);
+        self.core.shared.unsubscribe_all(&mut link);
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
         }
@@ -531,12 +532,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Begins a restored connection, `since` milliseconds after it was saved: its socket is read from now on.
     fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>, since: Tick) {
         let Restored { link, rest: Rest { topics, prefixes, timers, access } } = restored;
-        if let Some(table) = &mut self.core.access {
+        if let Some(table) = &mut self.core.access.table {
             table.restore(link.token, &self.core.shared.counters, self.core.shared.now.saturating_sub(since), &access);
         }
         self.core.shared.counters.connections.add(1);
         self.core.shared.counters.open.add(1);
-        self.core.shared.account.add_connection(self.core.memory_of(&link));
+        self.core.shared.account.add_connection(memory_of(&link, &self.core.engine));
         self.core.admission.count_connection();
         self.visit_link(driver, link, |core, driver, link| {
             core.schedule(link);

@@ -5,7 +5,7 @@ use std::num::{NonZero, NonZeroU64};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-use tautline_buf::Buf;
+use tautline_buf::{Buf, Pool};
 use tautline_io::machine::run_when_idle;
 use tautline_io::{Token, Waker};
 use tautline_tls::{Error, Handshake, Session};
@@ -221,10 +221,12 @@ impl<S: Session> Handshakes<S> {
         self.pool.0.queue.put(job).map_err(|(job, why)| (job.session, job.wire, job.out, why))
     }
 
-    /// Withdraws a handshake that no thread has begun, and returns its buffers.
-    pub(crate) fn withdraw(&self, number: NonZeroU64) -> Option<(Buf, Buf)> {
-        let job = self.pool.0.queue.withdraw(number)?;
-        Some((job.wire, job.out))
+    /// Withdraws a handshake whose connection has ended, unless a thread has begun it.
+    pub(crate) fn withdraw(&self, number: NonZeroU64, pool: &mut Pool) {
+        if let Some(job) = self.pool.0.queue.withdraw(number) {
+            pool.give(job.wire);
+            pool.give(job.out);
+        }
     }
 
     /// Takes the finished handshakes.

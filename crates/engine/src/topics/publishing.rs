@@ -156,7 +156,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
                 Ok(()) if last || more => self.visit_link(driver, link, |_, _, _| {}),
                 Ok(()) => {
-                    self.core.count_traffic(&link);
+                    self.core.access.count_traffic(&link, &self.core.shared);
                     self.core.shared.mark_dirty(&mut link);
                     self.put(token, Slot::Link(link));
                 }

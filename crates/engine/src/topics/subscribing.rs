@@ -6,6 +6,7 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
 use crate::link::info::Cold;
+use crate::link::state::Link;
 use crate::threads::remote::ShardHandleError;
 use crate::topics::closings::Closing;
 use crate::topics::publications::Publication;
@@ -195,6 +196,19 @@ impl Shared {
             bridge.unfollow(scope, name);
         }
         was_one
+    }
+
+    /// Ends all subscriptions of a connection.
+    pub(crate) fn unsubscribe_all<S, T>(&mut self, link: &mut Link<S, T>) {
+        let Some(cold) = &mut link.cold else { return };
+        let before = cold.kept();
+        for scope in [Scope::Exact, Scope::Prefix] {
+            let names = if cold.names(scope).is_some() { cold.names_mut(scope).take() } else { None };
+            for name in names.iter().flat_map(|names| names.list()) {
+                self.unsubscribe(scope, name, link.token);
+            }
+        }
+        self.account.keep(link.token, &before, &cold.kept());
     }
 
     /// Sends a message to these connections.

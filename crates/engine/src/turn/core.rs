@@ -2,12 +2,11 @@
 
 use crate::accept::admission::Admission;
 use crate::accept::openings::Openings;
-use crate::accept::pace::Pace;
 use crate::context::ShardContext;
 use crate::dial::address_memory::AddressMemory;
 use crate::dial::target::Dial;
 use crate::handler::Handler;
-use crate::http::access_table::AccessTable;
+use crate::http::accessing::Accessing;
 use crate::http::date::DateCache;
 use crate::ids::DialId;
 use crate::link::state::Link;
@@ -47,17 +46,12 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// Whether a panic ends the loop.
     pub(crate) is_ending: bool,
     pub(crate) admission: Admission,
-    /// Requests that wait for the application's answer.
-    pub(crate) unanswered: usize,
     /// The number of the next ticket.
     pub(crate) next_ticket: u64,
-    /// The access log, if somebody takes it.
-    pub(crate) access: Option<Box<AccessTable>>,
+    pub(crate) access: Accessing,
     pub(crate) clock: Clock,
     /// The `Date` of responses.
     pub(crate) dates: DateCache,
-    /// The cost of handshakes with clients.
-    pub(crate) pace: Pace,
     /// Connections that open, and a turn's time for them.
     pub(crate) openings: Openings,
     /// Connections that wait for their next [visit](crate::turn::visit), in their order. Some may have ended.

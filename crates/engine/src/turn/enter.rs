@@ -49,7 +49,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if let Phase::Gone { reset } = link.phase {
             self.core.release(driver, link, reset);
         } else {
-            self.core.charge(&mut link);
+            self.core.shared.charge(&mut link, &mut self.core.access);
             self.put_link(link);
         }
     }
@@ -64,7 +64,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let Some(mut link) = self.take(token) else { return };
         match catch_unwind(AssertUnwindSafe(|| event(&mut self.core, driver, &mut link))) {
             Ok(()) => {
-                self.core.count_traffic(&link);
+                self.core.access.count_traffic(&link, &self.core.shared);
                 self.core.shared.mark_dirty(&mut link);
                 self.put_link(link);
             }
@@ -95,7 +95,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             // A phase that was left before the panic is counted already.
             let before = link.phase.end(Phase::Gone { reset: true });
             if before.is_handshaking() {
-                self.end_handshake(link, &before);
+                self.admission.end_handshake(link, &before, &self.shared);
             }
             self.shared.counters.open.sub(u64::from(before.is_open()));
         }

@@ -3,6 +3,9 @@
 use crate::handler::Handler;
 use crate::turn::core::Core;
 use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::timer::Tick;
+use std::cmp::Reverse;
+use std::time::Duration;
 use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
 
@@ -35,5 +38,39 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if link.token == token && link.clock.scheduled <= self.core.shared.now {
             self.visit(driver, token, Core::miss_deadline);
         }
+    }
+
+    /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
+    pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
+        let waits_here = !self.core.shared.dirty.is_empty() || self.core.shared.has_messages() || self.commands_left;
+        if waits_here || self.core.openings.are_waiting() || !self.core.resting.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.due();
+        let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.core.shared.now)));
+        let stamps = self.core.shared.sends.as_ref().and_then(|sends| sends.wait());
+        let longest = stamps.into_iter().chain(longest).min();
+        match (timer, longest) {
+            (Some(timer), Some(longest)) => Some(timer.min(longest)),
+            (timer, longest) => timer.or(longest),
+        }
+    }
+
+    /// When the first of all timers is due; [`Tick::MAX`] without one. Every turn asks, so nothing is collected first.
+    fn due(&self) -> Tick {
+        let mut due = self.core.wheel.due().min(self.core.shared.timers.due()).min(self.core.admission.look_at);
+        if let Some(&Reverse((at, _))) = self.core.dial_timers.peek() {
+            due = due.min(at);
+        }
+        if let Some(draining) = &self.draining {
+            due = due.min(draining.due());
+        }
+        if let Some(end) = self.core.drain_end {
+            due = due.min(end);
+        }
+        if let Some(at) = self.core.shared.peer_log.due() {
+            due = due.min(at);
+        }
+        due
     }
 }

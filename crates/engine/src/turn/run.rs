@@ -4,23 +4,19 @@ use crate::handler::Handler;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Phase;
 use crate::link::phase::Transport;
-use crate::link::state::Link;
-use crate::offload::Handshakes;
+use crate::link::state::Awaits;
+use crate::offload::{Done, Handshakes};
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
 use crate::turn::clock::tick;
 use crate::turn::reactor::{Reactor, Slot};
-use crate::turn::shared::Shared;
-use crate::turn::timer::Tick;
-use crate::turn::visit::Visit;
-use std::cmp::Reverse;
+use crate::turn::visit::{RESTING, Visit};
 use std::io;
-use std::time::Duration;
 use tautline_buf::Buf;
-use tautline_conn::message::{Delivery, Encoded};
+use tautline_conn::message::Encoded;
 use tautline_conn::tick::millis;
 use tautline_io::{Driver, End, Listener, Received, Sink, Token};
-use tautline_tls::{Engine, Session};
+use tautline_tls::Engine;
 
 /// Bytes that a command counts for: about as many take as long to process.
 const COMMAND: usize = 1 << 10;
@@ -31,40 +27,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.visit_corked(driver, token, |core, driver, link| {
             core.shared.publish_to(driver, link, message);
         });
-    }
-
-    /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
-    pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
-        let waits_here = !self.core.shared.dirty.is_empty() || self.core.shared.has_messages() || self.commands_left;
-        if waits_here || self.core.openings.are_waiting() || !self.core.resting.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let due = self.due();
-        let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.core.shared.now)));
-        let stamps = self.core.shared.sends.as_ref().and_then(|sends| sends.wait());
-        let longest = stamps.into_iter().chain(longest).min();
-        match (timer, longest) {
-            (Some(timer), Some(longest)) => Some(timer.min(longest)),
-            (timer, longest) => timer.or(longest),
-        }
-    }
-
-    /// When the first of all timers is due; [`Tick::MAX`] without one. Every turn asks, so nothing is collected first.
-    fn due(&self) -> Tick {
-        let mut due = self.core.wheel.due().min(self.core.shared.timers.due()).min(self.core.admission.look_at);
-        if let Some(&Reverse((at, _))) = self.core.dial_timers.peek() {
-            due = due.min(at);
-        }
-        if let Some(draining) = &self.draining {
-            due = due.min(draining.due());
-        }
-        if let Some(end) = self.core.drain_end {
-            due = due.min(end);
-        }
-        if let Some(at) = self.core.shared.peer_log.due() {
-            due = due.min(at);
-        }
-        due
     }
 
     /// Handles commands that wait, for as long as a [visit](crate::turn::visit) may last, unless too many publications wait.
@@ -130,32 +92,53 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
     }
-}
 
-impl Shared {
-    pub(crate) fn publish_to<S: Session, T>(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<S, T>,
-        message: &Encoded,
-    ) -> Delivery {
-        if !link.phase.takes_messages() {
-            return Delivery::Closed;
+    /// Takes a session back from the pool, and continues the connection.
+    pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
+        let Done { token, session, wire, result, out, stalled, took } = done;
+        let counters = &self.core.shared.counters;
+        counters.handshakes_offloaded.add(u64::from(result.is_some()));
+        counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
+        if result.is_some() {
+            self.core.shared.remote.live_outcomes().offloaded.add(millis(took));
         }
-        let Link { token, phase, session, out, wire, kernel, .. } = link;
-        let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
-        let mut outlet = DriverOutlet { driver: &mut Some(driver), token: *token, shared: self };
-        if out.is_blocked(transport.wire) {
-            // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
-            out.flush_all(&mut transport, &mut outlet);
-        }
-        out.publish(message, &mut transport, &mut outlet)
+        let Some(link) = self.take(token) else {
+            self.core.shared.pool.give(wire);
+            self.core.shared.pool.give(out);
+            return;
+        };
+        self.visit_link(driver, link, |core, _, link| {
+            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
+                core.stop(link, stop);
+            }
+        });
     }
 
-    pub(crate) fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
-        if !link.dirty {
-            link.dirty = true;
-            self.dirty.push(link.token);
+    /// Goes on with connections that rest, in this turn's time. One of them has a visit in each turn, unless what they published
+    /// fills the shard.
+    #[inline]
+    pub(crate) fn go_on_resting(&mut self, driver: &mut dyn Driver) {
+        if !self.core.resting.is_empty() {
+            self.visit_resting(driver);
+        }
+    }
+
+    #[inline(never)]
+    fn visit_resting(&mut self, driver: &mut dyn Driver) {
+        let begun = self.core.clock.elapsed();
+        // A connection that rests again has its turn in the next one.
+        for _ in 0..self.core.resting.len() {
+            if self.core.shared.publications.is_full() {
+                return;
+            }
+            let Some(token) = self.core.resting.pop_front() else { return };
+            let Some(mut link) = self.take(token) else { continue };
+            link.awaits = Awaits::Nothing;
+            // The visit resumes what was held.
+            self.visit_link(driver, link, |_, _, _| {});
+            if self.core.clock.elapsed().saturating_sub(begun) >= RESTING {
+                return;
+            }
         }
     }
 }
@@ -171,7 +154,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
     }
 
     fn may_accept(&self) -> bool {
-        self.core.may_accept()
+        self.core.openings.take_another(&self.core.shared.config.limits, &self.core.clock)
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
@@ -181,7 +164,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
                 let begun = self.core.clock.elapsed();
                 self.accept_from(driver, token, peer);
                 self.core.openings.accepted();
-                self.core.end_opening(begun);
+                self.core.openings.end_step(begun, &self.core.clock);
             }
             // The connection was reset in the backlog.
             None => driver.close(token, true),
@@ -199,7 +182,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         let Some(link) = self.take(token) else { return };
         let mut begun = None;
         if link.is_opening() {
-            begun = self.core.begin_opening(&link);
+            begun = self.core.openings.begin_step(&link, &self.core.clock);
             if begun.is_none() {
                 return self.keep_input(driver, link, data);
             }
@@ -212,7 +195,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
             }
         });
         if let Some(begun) = begun {
-            self.core.end_opening(begun);
+            self.core.openings.end_step(begun, &self.core.clock);
         }
     }
 

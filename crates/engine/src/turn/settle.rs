@@ -1,14 +1,18 @@
 //! The steps after an event of a connection: its output leaves, and what follows from that.
 
+use crate::accept::counting::memory_of;
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
+use crate::link::wire::Transport;
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use tautline_conn::closed::Cause;
+use tautline_conn::message::{Delivery, Encoded};
 use tautline_conn::tick::millis;
 use tautline_io::Driver;
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 
 /// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
 const MAX_DRAINS: usize = 16;
@@ -155,22 +159,51 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     pub(crate) fn release(&mut self, driver: &mut dyn Driver, link: Box<Link<E::Session, H::State>>, reset: bool) {
-        self.end_access(&link);
+        self.access.end_access(&link, &self.shared);
         driver.close(link.token, reset || link.wire.is_in_flight());
         self.drop_link(link);
     }
 
     /// Uncounts a connection, gives its memory back, and drops its state.
     pub(crate) fn drop_link(&mut self, mut link: Box<Link<E::Session, H::State>>) {
-        self.uncount_connection(&link);
-        self.discharge(&link);
-        self.forget_input(&link);
-        self.forget_access(link.token);
+        let memory = memory_of(&link, &self.engine);
+        self.admission.end_connection(&link, memory, &mut self.shared);
+        self.shared.discharge(&link);
+        self.openings.forget_input(&link);
+        self.access.forget_access(link.token);
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);
         self.shared.pool.give(std::mem::take(&mut link.carry));
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the state of connection {id}"), |_| drop(link));
+    }
+}
+
+impl Shared {
+    pub(crate) fn publish_to<S: Session, T>(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<S, T>,
+        message: &Encoded,
+    ) -> Delivery {
+        if !link.phase.takes_messages() {
+            return Delivery::Closed;
+        }
+        let Link { token, phase, session, out, wire, kernel, .. } = link;
+        let mut transport =
+            Transport { phase, wire, session, driver: Some(driver), token: *token, in_kernel: kernel.in_kernel() };
+        if out.is_blocked(transport.wire) {
+            // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
+            out.flush_all(&mut transport, self);
+        }
+        out.publish(message, &mut transport, self)
+    }
+
+    pub(crate) fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(link.token);
+        }
     }
 }
