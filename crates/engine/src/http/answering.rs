@@ -1,7 +1,7 @@
 //! Requests that wait for the application's answer.
 
 use crate::handler::Handler;
-use crate::http::answer::Answer;
+use crate::http::late_reply::LateReply;
 use crate::http::reply::{Reply, Upgrade};
 use crate::link::phase::{Asked, Phase, Wait};
 use crate::turn::reactor::Reactor;
@@ -10,7 +10,7 @@ use tautline_tls::Engine;
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The application has answered a request, which may wait no more.
-    pub(crate) fn answer_later(&mut self, driver: &mut dyn Driver, token: Token, number: u64, answer: Answer) {
+    pub(crate) fn reply_later(&mut self, driver: &mut dyn Driver, token: Token, number: u64, reply: LateReply) {
         self.visit(driver, token, |core, driver, link| {
             if !matches!(&link.phase, Phase::Waiting(wait) if wait.with.number == number) {
                 return;
@@ -20,10 +20,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             link.phase = Phase::Request(head);
             core.admission.unanswered -= 1;
             core.admission.rejoin_crowd(link, core.shared.now);
-            let reply = match answer {
-                Answer::Respond(response) => Reply::Respond(response),
-                Answer::Stream(response) => Reply::Stream(response),
-                Answer::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }) => {
+            let reply = match reply {
+                LateReply::Respond(response) => Reply::Respond(response),
+                LateReply::Stream(response) => Reply::Stream(response),
+                LateReply::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }) => {
                     // The ticket has the type of the handler's state.
                     let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);
                     Reply::Upgrade(Upgrade { headers, subprotocol, context_takeover, state })

@@ -5,10 +5,10 @@
 pub(crate) mod access;
 pub(crate) mod access_table;
 pub(crate) mod accessing;
-pub(crate) mod answer;
 pub(crate) mod answering;
 pub(crate) mod content;
 pub(crate) mod date;
+pub(crate) mod late_reply;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod streaming;

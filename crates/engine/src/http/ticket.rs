@@ -3,8 +3,8 @@
 //! While a request waits, its connection is in the phase `Waiting`: nothing more is read from the client than one read of the
 //! driver. The number of such connections and their time are bounded.
 
-use crate::http::answer::Answer;
 use crate::http::content::Content;
+use crate::http::late_reply::LateReply;
 use crate::http::reply::{Upgrade, status_response};
 use crate::http::wanted::{IsWanted, Wanted};
 use crate::threads::command::Command;
@@ -54,7 +54,7 @@ use tautline_io::Token;
 /// ```
 pub struct Ticket<T> {
     /// `None` once it is answered, and in tests of applications.
-    answer: Option<Waiting>,
+    waiting: Option<Waiting>,
     state: PhantomData<fn(T)>,
 }
 
@@ -69,13 +69,13 @@ struct Waiting {
 impl<T> Ticket<T> {
     /// A ticket that nobody waits for.
     pub(crate) const fn unconnected() -> Self {
-        Self { answer: None, state: PhantomData }
+        Self { waiting: None, state: PhantomData }
     }
 
     /// Whether the client still waits. It may leave, or the time may be over, at any moment.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.answer.as_ref().is_some_and(|waiting| waiting.wanted.get())
+        self.waiting.as_ref().is_some_and(|waiting| waiting.wanted.get())
     }
 
     /// Accepts the WebSocket.
@@ -88,7 +88,7 @@ impl<T> Ticket<T> {
     {
         let Upgrade { headers, subprotocol, context_takeover, state } = upgrade;
         let state = state.map(|state| -> Box<dyn Any + Send> { Box::new(state) });
-        self.give(Answer::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }))
+        self.give(LateReply::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }))
     }
 
     /// Answers as plain HTTP.
@@ -96,7 +96,7 @@ impl<T> Ticket<T> {
     /// # Errors
     /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
     pub fn respond(self, response: Response<Vec<u8>>) -> Result<(), ShardHandleError> {
-        self.give(Answer::Respond(response))
+        self.give(LateReply::Respond(response))
     }
 
     /// Answers as plain HTTP with content that is made while it is sent.
@@ -104,7 +104,7 @@ impl<T> Ticket<T> {
     /// # Errors
     /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
     pub fn stream(self, response: Response<Content>) -> Result<(), ShardHandleError> {
-        self.give(Answer::Stream(response))
+        self.give(LateReply::Stream(response))
     }
 
     /// Answers with a status, like [`Reply::status`](crate::Reply::status).
@@ -115,27 +115,27 @@ impl<T> Ticket<T> {
         self.respond(status_response(status))
     }
 
-    fn give(mut self, answer: Answer) -> Result<(), ShardHandleError> {
-        self.answer.take().map_or(Err(ShardHandleError::Ended), |waiting| waiting.give(answer))
+    fn give(mut self, reply: LateReply) -> Result<(), ShardHandleError> {
+        self.waiting.take().map_or(Err(ShardHandleError::Ended), |waiting| waiting.give(reply))
     }
 }
 
 impl Waiting {
-    fn give(self, answer: Answer) -> Result<(), ShardHandleError> {
+    fn give(self, reply: LateReply) -> Result<(), ShardHandleError> {
         let Self { shard, token, number, wanted } = self;
         if !wanted.get() {
             return Err(ShardHandleError::Ended);
         }
         // A full queue takes it, since the number of tickets is bounded.
-        shard.force(Command::Answer { to: token, number, answer: Box::new(answer) })
+        shard.force(Command::Reply { to: token, number, reply: Box::new(reply) })
     }
 }
 
 impl<T> Drop for Ticket<T> {
     fn drop(&mut self) {
-        if let Some(waiting) = self.answer.take() {
+        if let Some(waiting) = self.waiting.take() {
             // A shard that has stopped, or a client that has left, needs no answer.
-            let _ = waiting.give(Answer::Respond(status_response(StatusCode::INTERNAL_SERVER_ERROR)));
+            let _ = waiting.give(LateReply::Respond(status_response(StatusCode::INTERNAL_SERVER_ERROR)));
         }
     }
 }
@@ -159,7 +159,7 @@ impl Source<'_> {
     pub(crate) fn ticket<T>(&self) -> Ticket<T> {
         let wanted = self.wanted.get_or_init(Wanted::new).observer();
         let (shard, token, number) = (self.shard.clone(), self.token, self.number);
-        Ticket { answer: Some(Waiting { shard, token, number, wanted }), state: PhantomData }
+        Ticket { waiting: Some(Waiting { shard, token, number, wanted }), state: PhantomData }
     }
 }
 

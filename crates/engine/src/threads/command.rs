@@ -2,7 +2,7 @@
 
 use crate::close::restart::Restart;
 use crate::dial::target::Target;
-use crate::http::answer::Answer;
+use crate::http::late_reply::LateReply;
 use crate::ids::{ConnId, DialId};
 use crate::memory::weight::{Listing, Weight};
 use crate::probe::Stages;
@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Reconnect(Token),
     Connect { dial: DialId, target: Arc<Target> },
     Disconnect { dial: DialId, code: CloseCode, reason: String },
-    Answer { to: Token, number: u64, answer: Box<Answer> },
+    Reply { to: Token, number: u64, reply: Box<LateReply> },
     Close { conn: ConnId, code: CloseCode, reason: String },
     Adopt { socket: OwnedFd, peer: Option<Address> },
     Drain { code: CloseCode, reason: String, deadline: Duration },
@@ -48,7 +48,7 @@ impl Weigh for Command {
         match self {
             Self::Publish(publication) | Self::PublishToAll(publication) => publication.len(),
             Self::Subscribe { name, .. } => name.len(),
-            Self::Answer { answer, .. } => answer.len(),
+            Self::Reply { reply, .. } => reply.len(),
             Self::Act { bytes, .. } | Self::ShardAct { bytes, .. } => *bytes,
             Self::Send { message, .. } => message.message.payload().len(),
             Self::Close { reason, .. } | Self::Disconnect { reason, .. } => reason.len(),
@@ -68,7 +68,7 @@ impl Weigh for Command {
     fn own(&self) -> usize {
         match self {
             Self::Publish(_) | Self::PublishToAll(_) | Self::Send { .. } => 0,
-            Self::Answer { answer, .. } => size_of_val(&**answer) + answer.len(),
+            Self::Reply { reply, .. } => size_of_val(&**reply) + reply.len(),
             other => other.bytes(),
         }
     }

@@ -143,7 +143,7 @@ impl Lines {
             waker: Mutex::default(),
             counts: Counts::default(),
         });
-        (lines.clone(), BrokerLink { inbox: Inbox(lines), orders, was_connected: false })
+        (lines.clone(), BrokerLink { inbox: Inbox { lines }, orders, was_connected: false })
     }
 
     pub(crate) fn counters(&self) -> BrokerCounters {
@@ -291,7 +291,7 @@ impl BrokerLink {
     /// The connection to the broker works. All topics that this host follows are [ordered](Self::next_order) from now on, and
     /// messages are taken for it.
     pub fn connected(&mut self) {
-        let lines = &self.inbox.0;
+        let lines = &self.inbox.lines;
         lock(&lines.interests).begin();
         lines.counts.connects.fetch_add(1, Ordering::Relaxed);
         lines.is_connected.store(true, Ordering::Release);
@@ -300,7 +300,7 @@ impl BrokerLink {
 
     /// The next order, if there is one. Orders of one topic come in the order in which they were given.
     pub fn next_order(&mut self) -> Option<Order> {
-        let lines = &self.inbox.0;
+        let lines = &self.inbox.lines;
         if let Some(change) = lock(&lines.interests).next(Instant::now()) {
             return Some(match change {
                 Change::Begins(interest) => Order::Follow(interest),
@@ -319,25 +319,25 @@ impl BrokerLink {
 
     /// Waits until there may be an order or the host [stops](Self::is_stopped), at most for `longest`.
     pub fn wait(&mut self, longest: Duration) {
-        self.inbox.0.wait(longest.min(self.pause()));
+        self.inbox.lines.wait(longest.min(self.pause()));
     }
 
     /// The longest time after which [`next_order`](Self::next_order) has to be looked at, also without a wake.
     #[must_use]
     pub fn pause(&self) -> Duration {
-        let due = lock(&self.inbox.0.interests).due();
+        let due = lock(&self.inbox.lines.interests).due();
         due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()))
     }
 
     /// Has `waker` woken whenever [`wait`](Self::wait) would return, for brokers that wait for more than this.
     pub fn set_waker(&mut self, waker: Waker) {
-        *lock(&self.inbox.0.waker) = Some(waker);
+        *lock(&self.inbox.lines.waker) = Some(waker);
     }
 
     /// Whether this host stops, and the broker's run has to end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.inbox.0.is_stopped()
+        self.inbox.lines.is_stopped()
     }
 
     /// The place for messages of other hosts, for any thread.
@@ -348,7 +348,7 @@ impl BrokerLink {
 
     /// The run has ended. Whether the broker was connected in it.
     pub(crate) fn lost(&mut self) -> bool {
-        let lines = &self.inbox.0;
+        let lines = &self.inbox.lines;
         lines.is_connected.store(false, Ordering::Release);
         lock(&lines.interests).end();
         *lock(&lines.waker) = None;
@@ -365,7 +365,9 @@ impl fmt::Debug for BrokerLink {
 
 /// The place to which a broker delivers messages of other hosts. Clones are the same place.
 #[derive(Clone)]
-pub struct Inbox(Arc<Lines>);
+pub struct Inbox {
+    lines: Arc<Lines>,
+}
 
 impl Inbox {
     /// Gives a message of another host to all subscribers of `topic` on this one. Never waits.
@@ -373,24 +375,24 @@ impl Inbox {
     /// The message is framed once for all loops. Text that is no UTF-8 is left out and counts as missed.
     pub fn deliver(&self, topic: &str, kind: Kind, payload: &[u8]) {
         if kind == Kind::Text && std::str::from_utf8(payload).is_err() {
-            self.0.counts.missed.fetch_add(1, Ordering::Relaxed);
+            self.lines.counts.missed.fetch_add(1, Ordering::Relaxed);
             return log::warn!("a broker's message in topic {topic:?} is no UTF-8, so it cannot be sent as text");
         }
-        self.0.counts.received.fetch_add(1, Ordering::Relaxed);
-        let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner);
+        self.lines.counts.received.fetch_add(1, Ordering::Relaxed);
+        let listeners = self.lines.listeners.read().unwrap_or_else(PoisonError::into_inner);
         let concerned = listeners.get(topic).cloned().unwrap_or_default();
         drop(listeners);
         for (_, listener) in concerned {
             listener(kind, payload);
         }
-        let shards = self.0.shards.read().unwrap_or_else(PoisonError::into_inner);
+        let shards = self.lines.shards.read().unwrap_or_else(PoisonError::into_inner);
         let Some(first) = shards.first() else { return };
         let mut message = Outgoing::binary(payload);
         message.kind = kind;
         let publication = Publication::to_topic(topic, message, first.published());
         for shard in &*shards {
             if shard.publish_encoded(publication.clone()).is_err() {
-                self.0.counts.missed.fetch_add(1, Ordering::Relaxed);
+                self.lines.counts.missed.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

@@ -58,7 +58,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 (Scope::Prefix, true) => _ = conn.subscribe_prefix(&name),
                 (Scope::Prefix, false) => conn.unsubscribe_prefix(&name),
             }),
-            Command::Answer { to, number, answer } => self.answer_later(driver, to, number, *answer),
+            Command::Reply { to, number, reply } => self.reply_later(driver, to, number, *reply),
             Command::Act { to, act, .. } => self.act(driver, to, act),
             Command::ShardAct { act, .. } => self.shard_act(act),
             Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),

@@ -3,14 +3,14 @@ use crate::http::reply::Upgrade;
 use http::Response;
 use std::any::Any;
 
-/// An answer on its way to the shard.
-pub(crate) enum Answer {
+/// The application's reply to a request that waited, on its way to the shard.
+pub(crate) enum LateReply {
     Upgrade(Upgrade<Box<dyn Any + Send>>),
     Respond(Response<Vec<u8>>),
     Stream(Response<Content>),
 }
 
-impl Answer {
+impl LateReply {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Upgrade(_) | Self::Stream(_) => 0,
