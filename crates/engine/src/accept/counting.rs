@@ -1,7 +1,7 @@
 //! The steps of connections that the limits follow: which of them wait for their peer, and how many there are.
 
 use crate::accept::admission::{Admission, Kind};
-use crate::accept::front::memory_of_via;
+use crate::link::info::{Cold, More};
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::threads::remote::ShardHandle;
@@ -20,6 +20,12 @@ const SESSION: usize = 96;
 pub(crate) fn memory_of<E: Engine, T>(link: &Link<E::Session, T>, engine: &E) -> usize {
     let beside = if engine.is_plain() { BESIDE_LINK } else { BESIDE_LINK + SESSION };
     size_of_val(link) + beside + engine.capabilities().session_memory + memory_of_via(link)
+}
+
+/// The memory of what a connection knows of its client's way.
+fn memory_of_via<S, T>(link: &Link<S, T>) -> usize {
+    const BOXES: usize = size_of::<Cold>() + size_of::<More>();
+    link.cold.as_ref().and_then(|cold| cold.via()).map_or(0, |via| BOXES + via.memory())
 }
 
 impl Shared {

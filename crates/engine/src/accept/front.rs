@@ -9,8 +9,8 @@
 //! bodies, or leaves many of them idle, pushes out its own first. The beginning of the next request counts for the client before,
 //! since nobody else is known: proxies send heads in one piece.
 
+use crate::accept::counting::memory_of;
 use crate::handler::Handler;
-use crate::link::info::{Cold, More};
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::core::Core;
@@ -22,16 +22,10 @@ use tautline_conn::proxy_header::ProxyHeader;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::Engine;
 
-/// The memory of what a connection knows of its client's way.
-pub(crate) fn memory_of_via<S, T>(link: &Link<S, T>) -> usize {
-    const BOXES: usize = size_of::<Cold>() + size_of::<More>();
-    link.cold.as_ref().and_then(|cold| cold.via()).map_or(0, |via| BOXES + via.memory())
-}
-
 impl<E: Engine, H: Handler> Core<E, H> {
     /// The first phase of a client's connection, behind a header of the PROXY protocol.
     pub(crate) fn first_phase(&self) -> Phase {
-        if self.engine.is_plain() { Phase::Request(self.empty_head()) } else { Phase::Tls }
+        if self.engine.is_plain() { Phase::Request(self.shared.empty_head()) } else { Phase::Tls }
     }
 
     /// Resets a new connection of a peer that is none of the proxies.
@@ -105,9 +99,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn set_via(&mut self, link: &mut Link<E::Session, H::State>, via: Via) {
-        self.shared.account.remove_connection(self.memory_of(link));
+        self.shared.account.remove_connection(memory_of(link, &self.engine));
         link.cold.get_or_insert_default().more().via = Some(Box::new(via));
-        self.shared.account.add_connection(self.memory_of(link));
+        self.shared.account.add_connection(memory_of(link, &self.engine));
     }
 }
 

@@ -1,9 +1,7 @@
 //! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
 
 use crate::handler::Handler;
-use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Phase;
-use crate::link::phase::Transport;
 use crate::link::state::Awaits;
 use crate::offload::{Done, Handshakes};
 use crate::threads::command::Command;

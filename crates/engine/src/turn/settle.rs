@@ -3,9 +3,9 @@
 use crate::accept::counting::memory_of;
 use crate::handler::Handler;
 use crate::ids::ConnId;
-use crate::link::phase::Phase;
+use crate::link::outlet::DriverOutlet;
+use crate::link::phase::{Phase, Transport};
 use crate::link::state::{Awaits, Link};
-use crate::link::wire::Transport;
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use tautline_conn::closed::Cause;
@@ -191,13 +191,13 @@ impl Shared {
             return Delivery::Closed;
         }
         let Link { token, phase, session, out, wire, kernel, .. } = link;
-        let mut transport =
-            Transport { phase, wire, session, driver: Some(driver), token: *token, in_kernel: kernel.in_kernel() };
+        let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
+        let mut outlet = DriverOutlet { driver: &mut Some(driver), token: *token, shared: self };
         if out.is_blocked(transport.wire) {
             // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
-            out.flush_all(&mut transport, self);
+            out.flush_all(&mut transport, &mut outlet);
         }
-        out.publish(message, &mut transport, self)
+        out.publish(message, &mut transport, &mut outlet)
     }
 
     pub(crate) fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
