@@ -28,8 +28,9 @@ use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
 use crate::turn::clock::Clock;
 use crate::turn::core::Core;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use crate::turn::stall::Stall;
 use crate::turn::timer::{Tick, Wheel};
 use crate::turn::timers::Timers;
@@ -133,6 +134,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             probe: None,
             engine,
             handler,
+            slots: Vec::new(),
             batch_alloc: BatchAlloc::new(),
             shared,
             wheel: Wheel::new(),
@@ -154,7 +156,6 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         };
         let reactor = Reactor {
             core,
-            slots: Vec::new(),
             due: Vec::new(),
             commands,
             commands_left: false,
@@ -260,8 +261,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Messages sent by `act` leave in the next [`turn`](Self::turn), or at [`flush`](Self::flush).
     pub fn with_conn<R>(&mut self, conn: ConnId, act: impl FnOnce(&mut H, &mut Conn<'_, H::State>) -> R) -> Option<R> {
-        let Reactor { core, slots, .. } = &mut self.reactor;
-        let Some(Slot::Link(link)) = slots.get_mut(conn.token.index as usize) else { return None };
+        let Reactor { core, .. } = &mut self.reactor;
+        let Some(Slot::Link(link)) = core.slots.get_mut(conn.token.index as usize) else { return None };
         if link.token != conn.token || !matches!(link.phase, Phase::Open | Phase::Overrun | Phase::CloseQueued) {
             return None;
         }

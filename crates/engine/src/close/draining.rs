@@ -4,7 +4,8 @@ use crate::close::restart::Restart;
 use crate::close::schedule::Schedule;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
-use crate::turn::reactor::{Draining, Reactor, Slot};
+use crate::turn::reactor::{Draining, Reactor};
+use crate::turn::slot::Slot;
 use std::time::Duration;
 use tautline_conn::closed::Cause;
 use tautline_conn::tick::millis;
@@ -43,9 +44,9 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Closes or ends the next connections of a drain: a bounded number, so that those after them are still served.
     pub(crate) fn go_on_draining(&mut self, driver: &mut dyn Driver) {
         let Some(mut draining) = self.draining.take() else { return };
-        let end = self.slots.len().min(draining.next + DRAINED_AT_ONCE);
+        let end = self.core.slots.len().min(draining.next + DRAINED_AT_ONCE);
         while draining.next < end {
-            if let Slot::Link(link) = &self.slots[draining.next] {
+            if let Slot::Link(link) = &self.core.slots[draining.next] {
                 let Draining { code, reason, schedule, .. } = &mut draining;
                 let (token, now) = (link.token, self.core.shared.now);
                 let told = match schedule {
@@ -62,15 +63,15 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             }
             draining.next += 1;
         }
-        if draining.next < self.slots.len() {
+        if draining.next < self.core.slots.len() {
             self.draining = Some(draining);
         }
     }
 
     pub(crate) fn abort_all(&mut self, driver: &mut dyn Driver) {
         log::warn!("{} connections did not close in time and are aborted", self.core.shared.counters.connections.get());
-        for index in 0..self.slots.len() {
-            let Slot::Link(link) = &self.slots[index] else { continue };
+        for index in 0..self.core.slots.len() {
+            let Slot::Link(link) = &self.core.slots[index] else { continue };
             self.visit(driver, link.token, |core, _, link| core.end(link, Phase::GONE, Cause::Stopped));
         }
     }

@@ -10,7 +10,8 @@ use crate::dial::times::{DialStep, Steps};
 use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::link::phase::Phase;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use resolver::Name;
 use std::cmp::Reverse;
@@ -190,7 +191,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     }
 
     pub(crate) fn attempt_connected(&mut self, driver: &mut dyn Driver, token: Token) {
-        let Some(Slot::Attempt(attempt, id)) = self.slots.get(token.index as usize) else { return };
+        let Some(Slot::Attempt(attempt, id)) = self.core.slots.get(token.index as usize) else { return };
         let (attempt, id) = (*attempt, *id);
         if attempt != token {
             return;

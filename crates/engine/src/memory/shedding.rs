@@ -17,8 +17,9 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::Common;
 use crate::turn::core::Core;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use http::StatusCode;
 use log::Level;
@@ -54,7 +55,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Takes the application's notes about its memory.
     fn take_notes(&mut self) {
         for (token, application) in self.core.shared.account.take_notes() {
-            if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
+            if let Some(Slot::Link(link)) = self.core.slots.get_mut(token.index as usize)
                 && link.token == token
                 && link.phase.is_open()
             {

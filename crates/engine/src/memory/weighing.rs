@@ -7,8 +7,9 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::{Held, Kept};
 use crate::memory::weight::{Listing, Weight};
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use std::time::Duration;
 use tautline_io::Token;
 use tautline_tls::{Engine, Session};
@@ -16,7 +17,7 @@ use tautline_tls::{Engine, Session};
 impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The connections that are asked for.
     pub(crate) fn list(&self, listing: Listing) -> Vec<Weight> {
-        Scales { slots: &self.slots, shared: &self.core.shared, access: &self.core.access }.list(listing)
+        Scales { slots: &self.core.slots, shared: &self.core.shared, access: &self.core.access }.list(listing)
     }
 }
 

@@ -26,8 +26,9 @@ use crate::moving::restored::{Rest, Restored};
 use crate::moving::saved::{Saved, Secret, Waiting};
 use crate::shard::Shard;
 use crate::topics::topic::Scope;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use std::fmt;
 use std::io;
@@ -163,8 +164,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>> {
         self.reactor.core.refresh();
         let (now, mut room) = (self.reactor.moved_at(), Room::new());
-        let Self { driver, reactor: Reactor { core, slots, .. } } = self;
-        for (number, slot) in slots.iter_mut().enumerate().skip(from) {
+        let Self { driver, reactor: Reactor { core, .. } } = self;
+        for (number, slot) in core.slots.iter_mut().enumerate().skip(from) {
             let given = match slot {
                 // Saving a compressor within a message makes it send what it holds.
                 Slot::Link(link) if !link.out.is_streaming() => {
@@ -203,8 +204,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.reactor.core.refresh();
         let (now, mut room) = (self.reactor.moved_at(), Room::new());
         let mut staying = Staying::default();
-        let Self { driver, reactor: Reactor { core, slots, .. } } = self;
-        for slot in slots {
+        let Self { driver, reactor: Reactor { core, .. } } = self;
+        for slot in &mut core.slots {
             match slot {
                 Slot::Free => {}
                 Slot::Attempt(..) => staying.outgoing += 1,

@@ -12,8 +12,9 @@ use crate::link::state::Link;
 use crate::topics::publications::Publication;
 use crate::topics::recipients::Destination;
 use crate::topics::topic::Step;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use crate::turn::visit::TIME;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tautline_io::{Driver, Token};
@@ -101,7 +102,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 allowed -= self.core.shared.publications.run.len();
                 match &first.to {
                     Destination::Topic(topic) => self.core.shared.topics.begin_walk(topic),
-                    Destination::All => self.unserved = self.slots.len(),
+                    Destination::All => self.unserved = self.core.slots.len(),
                     Destination::Conns(_) | Destination::List(..) => {}
                 }
             }
@@ -181,7 +182,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
             _ => None,
         };
-        batch.extend(self.slots.get(from..self.unserved).unwrap_or_default().iter().filter_map(token));
+        batch.extend(self.core.slots.get(from..self.unserved).unwrap_or_default().iter().filter_map(token));
         let looked = self.unserved - from;
         self.unserved = from;
         Step { looked, more: from > 0 }

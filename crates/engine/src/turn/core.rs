@@ -15,6 +15,7 @@ use crate::offload::Handshakes;
 use crate::probe::{Probe, Stages};
 use crate::turn::clock::Clock;
 use crate::turn::shared::Shared;
+use crate::turn::slot::Slot;
 use crate::turn::timer::{Tick, Wheel};
 use http::HeaderValue;
 use std::cmp::Reverse;
@@ -28,6 +29,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) probe: Option<Box<dyn Probe>>,
     pub(crate) engine: E,
     pub(crate) handler: H,
+    /// All connections. That which is served has been taken out of its slot. Only raw ones have to do with others.
+    pub(crate) slots: Vec<Slot<E::Session, H::State>>,
     pub(crate) batch_alloc: BatchAlloc<Link<E::Session, H::State>>,
     pub(crate) shared: Shared,
     pub(crate) wheel: Wheel,

@@ -2,7 +2,8 @@
 
 use crate::handler::Handler;
 use crate::turn::core::Core;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -33,7 +34,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     }
 
     pub(crate) fn expire_link(&mut self, driver: &mut dyn Driver, token: Token) {
-        let Some(Slot::Link(link)) = self.slots.get(token.index as usize) else { return };
+        let Some(Slot::Link(link)) = self.core.slots.get(token.index as usize) else { return };
         // An entry is stale if the link has a later one.
         if link.token == token && link.clock.scheduled <= self.core.shared.now {
             self.visit(driver, token, Core::miss_deadline);

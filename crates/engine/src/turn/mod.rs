@@ -15,6 +15,7 @@ pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod shared;
 pub(crate) mod simulated;
+pub(crate) mod slot;
 pub(crate) mod slow;
 pub(crate) mod stall;
 pub(crate) mod timer;

@@ -4,11 +4,11 @@ use crate::close::schedule::Schedule;
 use crate::context::ShardContext;
 use crate::dial::dialing::SystemResolver;
 use crate::handler::Handler;
-use crate::ids::DialId;
 use crate::link::state::Link;
 use crate::moving::restored::Restored;
 use crate::threads::remote::Commands;
 use crate::turn::core::Core;
+use crate::turn::slot::Slot;
 use crate::turn::stall::Stall;
 use crate::turn::timer::Tick;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use tautline_ws::CloseCode;
 /// It takes a connection out of its slot, and has the [`Core`] serve it.
 pub(crate) struct Reactor<E: Engine, H: Handler> {
     pub(crate) core: Core<E, H>,
-    pub(crate) slots: Vec<Slot<E::Session, H::State>>,
     pub(crate) due: Vec<Token>,
     pub(crate) commands: Commands,
     /// Whether commands may wait although no wake will be reported for them.
@@ -66,13 +65,6 @@ impl Draining {
     }
 }
 
-pub(crate) enum Slot<S, T> {
-    Free,
-    Link(Box<Link<S, T>>),
-    /// A socket that is still connecting.
-    Attempt(Token, DialId),
-}
-
 impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Calls the application before the first turn.
     #[cold]
@@ -85,7 +77,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 
     /// Takes a link out of its slot, so that the link and the rest of the shard can be borrowed separately.
     pub(crate) fn take(&mut self, token: Token) -> Option<Box<Link<E::Session, H::State>>> {
-        let slot = self.slots.get_mut(token.index as usize)?;
+        let slot = self.core.slots.get_mut(token.index as usize)?;
         match slot {
             Slot::Link(link) if link.token == token => match std::mem::replace(slot, Slot::Free) {
                 Slot::Link(link) => Some(link),
@@ -99,7 +91,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     #[inline]
     pub(crate) fn put_link(&mut self, link: Box<Link<E::Session, H::State>>) {
         // Not by `put`: a slot that is made in one place for both cases is written to the stack and read again at once.
-        match self.slots.get_mut(link.token.index as usize) {
+        match self.core.slots.get_mut(link.token.index as usize) {
             Some(place) => *place = Slot::Link(link),
             None => self.put(link.token, Slot::Link(link)),
         }
@@ -108,11 +100,11 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     #[inline(never)]
     pub(crate) fn put(&mut self, token: Token, slot: Slot<E::Session, H::State>) {
         let index = token.index as usize;
-        match self.slots.get_mut(index) {
+        match self.core.slots.get_mut(index) {
             Some(place) => *place = slot,
             None => {
-                self.slots.resize_with(index, || Slot::Free);
-                self.slots.push(slot);
+                self.core.slots.resize_with(index, || Slot::Free);
+                self.core.slots.push(slot);
             }
         }
     }

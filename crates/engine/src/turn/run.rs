@@ -7,7 +7,8 @@ use crate::offload::{Done, Handshakes};
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
 use crate::turn::clock::tick;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use crate::turn::visit::{RESTING, Visit};
 use std::io;
 use tautline_buf::Buf;
@@ -64,7 +65,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             Command::Disconnect { dial, code, reason } => self.disconnect(driver, dial, code, &reason),
             Command::Send { to, message } => self.send_to(driver, to.token, &message),
             Command::Close { conn, code, reason } => {
-                if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
+                if let Some(Slot::Link(link)) = self.core.slots.get_mut(conn.token.index as usize)
                     && link.token == conn.token
                     && link.phase.takes_messages()
                 {
@@ -218,7 +219,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
     }
 
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
-        if let Some(Slot::Attempt(attempt, dial)) = self.slots.get(token.index as usize)
+        if let Some(Slot::Attempt(attempt, dial)) = self.core.slots.get(token.index as usize)
             && *attempt == token
         {
             let dial = *dial;

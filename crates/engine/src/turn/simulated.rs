@@ -3,7 +3,8 @@
 use crate::handler::Handler;
 use crate::shard::Shard;
 use crate::turn::clock::Clock;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use std::time::Duration;
 use tautline_conn::keys::Keys;
 use tautline_tls::Engine;
@@ -44,9 +45,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Counts everything that the shard holds, for tests that look for leaks. It walks through all slots and timers.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
-        let Reactor { core, slots, .. } = &self.reactor;
+        let Reactor { core, .. } = &self.reactor;
         Holdings {
-            slots: slots.iter().filter(|slot| !matches!(slot, Slot::Free)).count(),
+            slots: core.slots.iter().filter(|slot| !matches!(slot, Slot::Free)).count(),
             dials: core.dials.len(),
             timers: core.wheel.len(),
             topics: core.shared.topics.len(),

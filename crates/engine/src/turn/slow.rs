@@ -6,7 +6,8 @@
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::shard::Shard;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use tautline_conn::tick::millis;
 use tautline_tls::Engine;
@@ -45,7 +46,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             return;
         }
         self.slow_turn_news = now + NEWS;
-        let mut heard = self.slots.iter().filter_map(|slot| match slot {
+        let mut heard = self.core.slots.iter().filter_map(|slot| match slot {
             Slot::Link(link) if link.clock.heard == woke => Some(link),
             _ => None,
         });

@@ -5,7 +5,8 @@ use crate::context::ShardContext;
 use crate::handler::Handler;
 use crate::link::state::Link;
 use crate::turn::core::Core;
-use crate::turn::reactor::{Reactor, Slot};
+use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use crate::turn::timers::Timer;
 use std::time::Duration;
@@ -89,7 +90,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let mut due = std::mem::take(&mut self.due);
         self.core.shared.timers.advance(now, &mut due);
         for token in due.drain(..) {
-            if let Some(Slot::Link(link)) = self.slots.get(token.index as usize)
+            if let Some(Slot::Link(link)) = self.core.slots.get(token.index as usize)
                 && link.token == token
                 && link.phase.takes_messages()
             {
