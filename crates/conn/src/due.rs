@@ -36,7 +36,9 @@ impl Times {
     #[must_use]
     pub fn next<W, R>(&self, phase: &Phase<W, R>, deadlines: &Deadlines) -> (Tick, Due) {
         let (end, deadline) = match phase {
-            Phase::Open | Phase::Overrun | Phase::CloseQueued | Phase::Gone { .. } => (Tick::MAX, Deadline::Idle),
+            Phase::Open | Phase::Overrun | Phase::CloseQueued | Phase::Raw(_) | Phase::Gone { .. } => {
+                (Tick::MAX, Deadline::Idle)
+            }
             Phase::CloseSent | Phase::Linger(_) => (self.phase_end, Deadline::Close),
             Phase::Waiting(_) => (self.phase_end, Deadline::Answer),
             // Either bytes are in flight, or the next turn sends more.

@@ -22,6 +22,8 @@ use tautline_ws::{CloseCode, EncoderState, Error, Kind, Prepared, Role};
 
 /// Most bytes in the cork to which control frames are added while a send is in flight. Not every ping needs an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
+/// Bytes below which plain bytes are copied, so that those of one turn share a record.
+const IN_CORK: usize = 4096;
 
 /// The messages of a connection that are not sealed yet.
 pub struct Outbound {
@@ -268,6 +270,16 @@ impl Outbound {
         self.cork.clear();
         self.queue.clear();
         self.close = None;
+    }
+
+    /// Sends bytes as they are. Few wait in the cork for others of the turn, and many are sealed from where they lie.
+    pub fn write<O: Outlet, W, R>(&mut self, bytes: &[u8], transport: &mut Transport<'_, W, R>, outlet: &mut O) {
+        outlet.spend(bytes.len());
+        if bytes.len() < IN_CORK && self.cork.len() < IN_CORK {
+            self.cork.raw(outlet.means().pool).put(bytes);
+        } else {
+            self.seal_behind_cork(&[], bytes, transport, outlet);
+        }
     }
 
     /// The cork, to append HTTP heads and bodies. The next flush seals them.

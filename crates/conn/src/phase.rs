@@ -16,6 +16,7 @@ use tautline_ws::handshake::{Established, HandshakeError, Opening};
 ///  server: ProxyHeader ─► Tls ─► Request ───┤      on_open
 ///                    ▲▼      ▲▼ └► (again)  ▼
 ///             Offloaded   Waiting, Streaming Open ──────────┐
+///                         Raw (again)        │              │
 ///                                           │ close()       │ slow-consumer policy
 ///                                           ▼               ▼
 ///                                      CloseQueued       Overrun
@@ -45,6 +46,8 @@ pub enum Phase<W, R> {
     Waiting(Box<Wait<W>>),
     /// A server sends a response that is made meanwhile.
     Streaming(Box<R>),
+    /// The application takes and makes the bytes, as one that forwards them does. A client's connection begins so behind TLS.
+    Raw(Raw),
     /// A client reads the HTTP response.
     Answer(Box<Answer>),
     /// Messages are sent and delivered.
@@ -62,6 +65,42 @@ pub enum Phase<W, R> {
         /// Whether the peer sees a reset.
         reset: bool,
     },
+}
+
+/// A connection whose bytes are the application's.
+pub struct Raw {
+    /// The ends of both directions. [`Finish::AfterPeer`] stands for an open one.
+    pub ends: Linger,
+    /// The end of the peer's direction, if it waits for bytes that are held back: whether close_notify came before it.
+    pub late: Option<bool>,
+    /// The application's next step.
+    pub wish: Wish,
+    /// The status of the response that is to be logged.
+    pub status: Option<http::StatusCode>,
+    /// The state of reading, if the connection can be given back to HTTP.
+    pub head: Option<Box<Head>>,
+}
+
+/// The next step of a connection whose bytes are the application's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// It goes on.
+    Stay,
+    /// The next bytes are a request again.
+    Http,
+    /// It ends behind its bytes.
+    End,
+    /// It is reset.
+    Reset,
+}
+
+impl Raw {
+    /// A connection that begins, with the state of reading if it had one.
+    #[must_use]
+    pub const fn new(head: Option<Box<Head>>) -> Self {
+        let ends = Linger { ours: Finish::AfterPeer, peer_finished: false };
+        Self { ends, late: None, wish: Wish::Stay, status: None, head }
+    }
 }
 
 /// The two directions of a connection that lingers.
@@ -188,6 +227,12 @@ impl<W, R> Phase<W, R> {
         matches!(self, Self::Open)
     }
 
+    /// Whether the application takes and makes the bytes.
+    #[must_use]
+    pub const fn is_raw(&self) -> bool {
+        matches!(self, Self::Raw(_))
+    }
+
     /// Whether no message is read any more.
     #[must_use]
     pub const fn is_ending(&self) -> bool {
@@ -248,7 +293,7 @@ impl<W, R> Phase<W, R> {
         let end = match (&*self, end) {
             (Self::Gone { reset }, _) => Self::Gone { reset: *reset },
             (Self::Offloaded(_), Self::Gone { .. }) => Self::Gone { reset: true },
-            (Self::Linger(before), Self::Linger(after)) => Self::Linger(Linger {
+            (Self::Linger(before) | Self::Raw(Raw { ends: before, .. }), Self::Linger(after)) => Self::Linger(Linger {
                 ours: if before.ours == Finish::Done { Finish::Done } else { after.ours },
                 peer_finished: before.peer_finished || after.peer_finished,
             }),
@@ -275,7 +320,7 @@ impl<W, R> Phase<W, R> {
             Self::Proxy(_) | Self::ProxyHeader | Self::Tls | Self::Offloaded(_) => Stage::Secures,
             Self::Request(head) => Stage::Request { begun: head.has_begun(), answered: head.answered },
             Self::Waiting(_) => Stage::Waiting,
-            Self::Streaming(_) => Stage::Streaming,
+            Self::Streaming(_) | Self::Raw(_) => Stage::Streaming,
             Self::Answer(_) => Stage::Answer,
             Self::Open | Self::Overrun | Self::CloseQueued | Self::CloseSent | Self::Linger(_) | Self::Gone { .. } => {
                 Stage::Open
@@ -296,6 +341,7 @@ impl<W, R> Phase<W, R> {
     pub const fn finish_mut(&mut self) -> Option<&mut Finish> {
         match self {
             Self::Linger(linger) => Some(&mut linger.ours),
+            Self::Raw(raw) => Some(&mut raw.ends.ours),
             _ => None,
         }
     }
@@ -303,7 +349,13 @@ impl<W, R> Phase<W, R> {
     /// Whether both directions have ended, if everything is sent.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        matches!(self, Self::Linger(Linger { ours: Finish::AfterPeer | Finish::Done, peer_finished: true }))
+        match self {
+            Self::Linger(Linger { ours, peer_finished }) => {
+                *peer_finished && matches!(ours, Finish::AfterPeer | Finish::Done)
+            }
+            Self::Raw(Raw { ends, .. }) => ends.peer_finished && matches!(ends.ours, Finish::Done),
+            _ => false,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub enum Stage {
     },
     /// The application has a request.
     Waiting,
-    /// A response is made while it is sent.
+    /// A response is made while it is sent, or the application makes all bytes.
     Streaming,
     /// A client reads the response.
     Answer,

@@ -46,6 +46,8 @@ pub struct Config {
     pub slow_turn: Option<Duration>,
     /// Whether messages are delivered in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
+    /// Whether each request is offered to [`Handler::on_raw_request`](crate::Handler::on_raw_request) before its body is read.
+    pub raw: bool,
     /// Takes an entry for each answered HTTP request and each ended WebSocket (server). With it a connection takes some hundred
     /// bytes more. [Connections without a shard](crate::connection) make no entries.
     pub access_log: Option<AccessLog>,
@@ -297,6 +299,7 @@ impl Config {
             on_panic: OnPanic::default(),
             slow_turn: Some(Duration::from_millis(500)),
             streaming: false,
+            raw: false,
             access_log: None,
         }
     }

@@ -6,6 +6,8 @@ use crate::http::reply::Reply;
 use crate::http::request::Request;
 use crate::ids::DialId;
 use crate::probe::SendTimes;
+use crate::raw::event::RawEvent;
+use crate::raw::lent::{Others, Raw};
 use std::fmt;
 use std::time::Duration;
 use tautline_conn::closed::Closed;
@@ -53,6 +55,33 @@ pub trait Handler: 'static {
     /// The default upgrades WebSocket requests and answers 404 to all others.
     fn on_request(&mut self, request: &Request<'_>) -> Reply<Self::State> {
         if request.is_upgrade { Reply::upgrade() } else { Reply::status(http::StatusCode::NOT_FOUND) }
+    }
+
+    /// A request's head arrived at a server, and its body was not read. True takes the connection: its bytes are this
+    /// handler's from now on, those of the body first, until [`Raw::resume_http`].
+    ///
+    /// Called only if [`Config::raw`](crate::Config::raw) is set. The default leaves requests to `on_request`.
+    fn on_raw_request(&mut self, raw: &mut Raw<'_, Self::State>, request: &Request<'_>) -> bool {
+        let _ = (raw, request);
+        false
+    }
+
+    /// Bytes of a raw connection arrived, lent where they lie. Returns how many of them were used.
+    ///
+    /// The others come again once the connection is not [paused](Conn::pause) any more. It pauses by itself if bytes are left.
+    fn on_bytes(&mut self, raw: &mut Raw<'_, Self::State>, bytes: &mut [u8]) -> usize {
+        let _ = raw;
+        bytes.len()
+    }
+
+    /// Another event of a raw connection.
+    fn on_raw(&mut self, raw: &mut Raw<'_, Self::State>, event: RawEvent<'_>) {
+        let _ = (raw, event);
+    }
+
+    /// A [raw](Target::raw) connection could not be made.
+    fn on_raw_failed(&mut self, others: &mut Others<'_, Self::State>, dial: DialId, error: &crate::ConnectError) {
+        let _ = (others, dial, error);
     }
 
     /// The opening handshake is complete.
@@ -200,6 +229,22 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply<T> {
         (**self).on_request(request)
+    }
+
+    fn on_raw_request(&mut self, raw: &mut Raw<'_, T>, request: &Request<'_>) -> bool {
+        (**self).on_raw_request(raw, request)
+    }
+
+    fn on_bytes(&mut self, raw: &mut Raw<'_, T>, bytes: &mut [u8]) -> usize {
+        (**self).on_bytes(raw, bytes)
+    }
+
+    fn on_raw(&mut self, raw: &mut Raw<'_, T>, event: RawEvent<'_>) {
+        (**self).on_raw(raw, event);
+    }
+
+    fn on_raw_failed(&mut self, others: &mut Others<'_, T>, dial: DialId, error: &crate::ConnectError) {
+        (**self).on_raw_failed(others, dial, error);
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, T>, opening: &Opening<'_>) {

@@ -39,6 +39,11 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// neither a DNS name nor an IP address.
     fn connect(&self, host: &str) -> Result<Self::Session, Error>;
 
+    /// A session without TLS, if this engine's sessions can be that.
+    fn connect_plain(&self) -> Option<Self::Session> {
+        None
+    }
+
     /// Makes a session that takes the place of one that was [saved](Session::save), usually in another process.
     ///
     /// # Errors

@@ -57,6 +57,7 @@ mod kind;
 mod named;
 pub mod ocsp;
 pub mod pem;
+pub mod mixed;
 pub mod plain;
 pub mod record;
 mod registry;

@@ -78,6 +78,10 @@ impl crate::Engine for Engine {
         Ok(Session)
     }
 
+    fn connect_plain(&self) -> Option<Session> {
+        Some(Session)
+    }
+
     fn restore(&self, saved: &[u8]) -> Result<Session, Error> {
         if saved.is_empty() {
             Ok(Session)

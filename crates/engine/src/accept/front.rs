@@ -24,8 +24,8 @@ use tautline_tls::Engine;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// The first phase of a client's connection, behind a header of the PROXY protocol.
-    pub(crate) fn first_phase(&self) -> Phase {
-        if self.engine.is_plain() { Phase::Request(self.shared.empty_head()) } else { Phase::Tls }
+    pub(crate) fn first_phase(&self, session: &E::Session) -> Phase {
+        if session.is_plain() { Phase::Request(self.shared.empty_head()) } else { Phase::Tls }
     }
 
     /// Resets a new connection of a peer that is none of the proxies.
@@ -42,7 +42,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match ProxyHeader::read(bytes) {
             Ok(None) => None,
             Ok(Some((header, len))) => {
-                link.phase = self.first_phase();
+                link.phase = self.first_phase(&link.session);
                 if let Some(client) = header.client().cloned() {
                     let direct = link.info.peer.clone();
                     self.set_via(link, Via::new(direct, Some(header)));

@@ -36,7 +36,7 @@ impl<S, T> Link<S, T> {
 
     /// Whether more is expected of it than its end.
     pub(crate) fn goes_on(&self) -> bool {
-        self.phase.takes_messages() || self.phase.is_handshaking()
+        self.phase.takes_messages() || self.phase.is_handshaking() || self.phase.is_raw()
     }
 }
 
@@ -104,7 +104,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         match self.core.engine.accept() {
             Ok(session) => {
                 let with_header = begins == Begins::WithHeader;
-                let phase = if with_header { Phase::ProxyHeader } else { self.core.first_phase() };
+                let phase = if with_header { Phase::ProxyHeader } else { self.core.first_phase(&session) };
                 let from = peer.clone();
                 let opened = self.core.guard(format_args!("a connection from {from}"), |core| {
                     core.open_link(token, phase, session, peer, None)

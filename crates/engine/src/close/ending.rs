@@ -6,6 +6,7 @@ use crate::http::reply::status_response;
 use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
+use crate::raw::event::RawEvent;
 use crate::turn::core::Core;
 use http::StatusCode;
 use log::Level;
@@ -16,7 +17,7 @@ use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
 use tautline_conn::verdict::{Notice, Stage, Verdict};
 use tautline_io::{Driver, End};
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 use tautline_ws::handshake;
 
@@ -86,16 +87,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match end {
             End::Failed(error) => {
                 let cause = Cause::Io(Arc::new(error));
-                if link.phase.is_handshaking() || link.phase.is_open() {
+                if link.phase.is_handshaking() || link.phase.is_open() || link.phase.is_raw() {
                     self.fail(link, cause);
                 }
                 self.end(link, Phase::GONE, Cause::Finished);
             }
             End::Finished if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
+            End::Finished if link.phase.is_raw() => self.raw_finished(None, link, whole || link.session.is_plain()),
             // The client sends no further request, and still reads this response.
             End::Finished if let Phase::Streaming(streaming) = &mut link.phase => streaming.peer_finished = true,
             // After close_notify nothing is missing. Without TLS a truncation cannot be detected.
-            End::Finished if whole || self.engine.is_plain() => self.fail(link, Cause::Finished),
+            End::Finished if whole || link.session.is_plain() => self.fail(link, Cause::Finished),
             End::Finished => self.fail(link, Cause::Truncated),
         }
     }
@@ -130,6 +132,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if before.is_open() {
             self.report_closed(link, cause);
+        } else if let Phase::Raw(raw) = before {
+            self.report_raw_closed(link, &raw, cause);
         }
     }
 
@@ -204,6 +208,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
             // It ends with its response, at the latest when the drain does.
             Phase::Streaming(_) => {}
+            Phase::Raw(_) => self.report_raw(None, link, RawEvent::Drain),
             Phase::Request(_) if link.wire.is_in_flight() => {
                 self.end(link, Phase::finishing(false), Cause::Stopped);
             }

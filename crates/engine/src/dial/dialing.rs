@@ -51,6 +51,8 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 self.visit(driver, token, |core, _, link| {
                     if link.phase.is_handshaking() {
                         core.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Local));
+                    } else if link.phase.is_raw() {
+                        core.end(link, Phase::finishing(false), Cause::Local);
                     } else {
                         link.close(code, reason);
                     }
@@ -75,7 +77,9 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         dial.state = State::Resolving(end);
         dial.steps = Steps::begin(self.core.clock.elapsed());
         let target = dial.target.clone();
-        if target.is_secure() == self.core.engine.is_plain() {
+        let has_sessions =
+            if target.is_secure() { !self.core.engine.is_plain() } else { self.core.engine.connect_plain().is_some() };
+        if !has_sessions {
             let scheme = if target.is_secure() { "wss" } else { "ws" };
             let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", self.core.engine.name());
             self.resolved(driver, id, Err(ConnectError::Target(error)));
@@ -84,8 +88,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         // Before the network could fail, and have it tried again and again. A session may use up a ticket, and takes time.
         // So it is made for the check only if the first attempt has failed.
         let is_second = dial.failures == 1 && dial.opened == 0;
-        let name =
-            || self.core.engine.connect(&target.tls_name()).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
+        let name = || self.core.session_to(&target).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
         if let Err(error) = target.check().and_then(|()| if is_second { name().map(drop) } else { Ok(()) }) {
             return self.resolved(driver, id, Err(error));
         }
@@ -217,7 +220,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The socket is connected: begins with the proxy, TLS or HTTP.
     fn begin(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, target: &Target) {
         let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
-        let session = match self.core.engine.connect(&target.tls_name()) {
+        let session = match self.core.session_to(target) {
             Ok(session) => session,
             Err(error) => {
                 driver.close(token, true);

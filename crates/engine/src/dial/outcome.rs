@@ -13,6 +13,12 @@ use tautline_conn::tick::millis;
 use tautline_tls::Engine;
 
 impl<E: Engine, H: Handler> Core<E, H> {
+    /// A new session for a target: without TLS if that is what the engine has for its scheme.
+    pub(crate) fn session_to(&self, target: &Target) -> Result<E::Session, tautline_tls::Error> {
+        let plain = if target.is_secure() { None } else { self.engine.connect_plain() };
+        plain.map_or_else(|| self.engine.connect(&target.tls_name()), Ok)
+    }
+
     /// Lets the application change the target of a further attempt.
     pub(crate) fn report_redial(&mut self, id: DialId) {
         let Some(dial) = self.dials.get(&id).filter(|dial| dial.failures > 0) else { return };
@@ -37,6 +43,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     pub(crate) fn fail_dial(&mut self, id: DialId, error: ConnectError) {
         let known = self.dials.get(&id).map(|dial| dial.address);
+        let is_raw = self.dials.get(&id).is_some_and(|dial| dial.target.raw);
         self.addresses.note(known.flatten(), &error, self.shared.now);
         let known = known.is_some();
         let retry = if error.is_permanent() {
@@ -45,7 +52,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         } else {
             self.try_again(id, error.retry_after(UNIX_EPOCH + self.clock.since_epoch()))
         };
-        self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
+        if is_raw {
+            self.report_raw_failed(id, &error);
+        } else {
+            self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
+        }
         if known && retry.is_none() {
             self.report_dial_end(id);
         }

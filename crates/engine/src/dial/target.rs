@@ -65,6 +65,8 @@ pub struct Target {
     /// Time without a message after which this connection is closed, instead of [`silence`](crate::Deadlines::silence) of all.
     /// Feeds of one loop differ in how long they may say nothing.
     pub silence: Option<Duration>,
+    /// Whether the connection is raw: set by [`Target::raw`].
+    pub(crate) raw: bool,
 }
 
 /// Waits between attempts to connect.
@@ -162,7 +164,24 @@ impl Target {
             proxy: None,
             reconnect: None,
             silence: None,
+            raw: false,
         })
+    }
+
+    /// A target by its `http://` or `https://` URI, of which only scheme, host and port count. Its connection is
+    /// [raw](crate::Raw): the application speaks its protocol. It is made once.
+    ///
+    /// # Errors
+    /// [`ConnectError::Target`] if it is no `http://` or `https://` URI.
+    pub fn raw(uri: &str) -> Result<Self, ConnectError> {
+        let scheme = uri.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let rest = uri.split_once("://").map_or("", |(_, rest)| rest);
+        let uri = match scheme.as_deref() {
+            Some("http") => format!("ws://{rest}"),
+            Some("https") => format!("wss://{rest}"),
+            _ => return Err(ConnectError::Target(format!("{uri:?} is no HTTP URI; write http://HOST[:PORT]"))),
+        };
+        Ok(Self { raw: true, ..Self::new(&uri)? })
     }
 
     /// Sets the waits before further attempts and reconnections.

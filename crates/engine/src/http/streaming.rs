@@ -16,7 +16,7 @@ use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::head::framing_of;
 use tautline_io::{Driver, Token};
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 use tautline_ws::handshake::{self, Framing};
 
 /// Bytes of one piece. With a head of usual size it fits into a buffer of 64 KiB.
@@ -70,7 +70,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if self.shared.visit.is_over(&self.clock) {
                 return self.rest(link);
             }
-            let (plain, most) = (self.engine.is_plain().then_some(link.token), self.shared.visit.left() as u64);
+            let (plain, most) = (link.session.is_plain().then_some(link.token), self.shared.visit.left() as u64);
             let sent = plain.map_or(0, |token| streaming.send_file(driver, token, most));
             self.shared.visit.spend(usize::try_from(sent).unwrap_or(BYTES));
             self.shared.counters.bytes_out.add(sent);

@@ -87,7 +87,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// The socket or the tunnel to the server is established: begins TLS, if there is any.
     pub(crate) fn secure(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
-        if self.engine.is_plain() {
+        if link.session.is_plain() {
             return self.secured(link);
         }
         link.phase = Phase::Tls;
@@ -99,18 +99,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// TLS is established, or there is none: begins HTTP.
     pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
-            if !self.engine.is_plain() {
+            if !link.session.is_plain() {
                 self.count_handshake(link);
             }
             link.phase = Phase::Request(self.shared.empty_head());
             return Ok(());
         };
-        if !self.engine.is_plain() {
+        if !link.session.is_plain() {
             self.end_step(dial, DialStep::Secured);
         }
         let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
             return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
         };
+        if target.raw {
+            self.open_raw(link, dial);
+            return Ok(());
+        }
         let options = target.options(self.shared.config.limits.head);
         let nonce = self.shared.keys.nonce();
         let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
@@ -152,7 +156,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Err(error) => {
                 let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
                 // 22 is the type of a TLS handshake record. No HTTP request begins with it.
-                if self.engine.is_plain() && head.body.is_none() && begun.first() == Some(&22) {
+                if link.session.is_plain() && head.body.is_none() && begun.first() == Some(&22) {
                     let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
                     self.shared.log_peer(Level::Info, &link.info.peer, hint);
                 }
@@ -170,6 +174,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn on_head(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, request: http::Request<()>) {
         if self.drain_end.is_some() {
             return self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
+        }
+        if self.shared.config.raw && self.offer_raw(driver, link, &request) {
+            return;
         }
         let Phase::Request(head) = &mut link.phase else { return };
         match head.begin_body(request, self.shared.config.limits.max_body) {

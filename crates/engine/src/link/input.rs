@@ -202,7 +202,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     let plain = plain.bytes(rest, scratch);
                     let len = plain.len();
                     let taken = self.plaintext(driver, link, plain)?;
-                    if taken < len && !self.engine.is_plain() {
+                    if taken < len && !link.session.is_plain() {
                         self.hold_plain(link, &plain[taken..]);
                         return Ok(used);
                     }
@@ -325,7 +325,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 Phase::Request(_) => self.request(driver, link, rest),
                 Phase::Answer(_) => self.answer(driver, link, rest)?,
-                Phase::Waiting(_) | Phase::Streaming(_) if self.engine.is_plain() => return Ok(used),
+                Phase::Waiting(_) | Phase::Streaming(_) if link.session.is_plain() => return Ok(used),
                 Phase::Waiting(wait) => {
                     wait.with.rest.put(rest);
                     rest.len()
@@ -333,6 +333,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 Phase::Streaming(streaming) => {
                     streaming.rest.put(rest);
                     rest.len()
+                }
+                Phase::Raw(_) => {
+                    let (len, taken) = (rest.len(), self.raw_bytes(driver, link, rest));
+                    if taken < len && link.phase.is_raw() {
+                        link.paused = true;
+                        return Ok(used + taken);
+                    }
+                    taken
                 }
                 phase if phase.is_open() => return Ok(used + self.frames(driver, link, rest)?),
                 _ => rest.len(),
@@ -348,6 +356,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
         plain: &mut [u8],
     ) -> Result<usize, Stop> {
+        let is_plain = link.session.is_plain();
         let Link {
             token, phase, session, decoder, out, wire, info, cold, state, paused, answered, kernel, clock, ..
         } = &mut *link;
@@ -371,7 +380,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             clock: &self.clock,
             last_message: &mut clock.phase_end,
             answered,
-            may_hold_back: self.engine.is_plain(),
+            may_hold_back: is_plain,
             is_over: false,
         };
         let read = frames::read(decoder, plain, &mut visitor)?;

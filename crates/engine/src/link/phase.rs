@@ -4,7 +4,7 @@ use crate::http::content::ContentSource;
 use crate::http::wanted::Wanted;
 use tautline_buf::Buf;
 use tautline_conn::head::Head;
-pub(crate) use tautline_conn::phase::{Answer, Finish, Linger};
+pub(crate) use tautline_conn::phase::{Answer, Finish, Linger, Raw, Wish};
 
 /// The means to seal the bytes of a loop's connection.
 pub(crate) type Transport<'a> = tautline_conn::wire::Transport<'a, Asked, Streaming>;

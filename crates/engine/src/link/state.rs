@@ -110,7 +110,7 @@ impl<S, T> Link<S, T> {
 
     /// Whether `on_drain` must be called now.
     pub(crate) fn is_drained(&self) -> bool {
-        self.phase.takes_messages() && self.out.is_drained(&self.wire)
+        self.out.is_drained(&self.wire) && (self.phase.takes_messages() || self.phase.is_raw())
     }
 
     /// Whether the application wants to connect again at once.
@@ -131,6 +131,7 @@ impl<S, T> Link<S, T> {
             Phase::Open => {
                 self.paused || self.info.dial.is_none() && self.out.lags(&self.wire, self.answered, pause_above)
             }
+            Phase::Raw(_) => self.paused,
             Phase::Offloaded(_) | Phase::Waiting(_) | Phase::Streaming(_) => !self.carry.is_empty(),
             _ => false,
         }

@@ -6,6 +6,7 @@ use crate::ids::ConnId;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::{Phase, Transport};
 use crate::link::state::{Awaits, Link};
+use crate::raw::event::RawEvent;
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use tautline_conn::closed::Cause;
@@ -70,7 +71,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             drains += 1;
             link.out.report_drained();
-            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            if link.phase.is_raw() {
+                self.report_raw(Some(driver), link, RawEvent::Drained);
+            } else {
+                link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            }
             self.flush(driver, link);
         }
     }
@@ -91,6 +96,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.awaits != Awaits::Nothing {
             return;
         }
+        self.grant(link);
         if matches!(link.phase, Phase::Streaming(_)) {
             self.stream(driver, link);
         }
@@ -105,6 +111,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.flush(driver, link);
             self.stream(driver, link);
         }
+        self.report_late_end(driver, link);
     }
 
     #[cold]

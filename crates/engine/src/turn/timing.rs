@@ -3,7 +3,9 @@
 use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::handler::Handler;
+use crate::link::phase::Phase;
 use crate::link::state::Link;
+use crate::raw::event::RawEvent;
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
@@ -39,7 +41,7 @@ impl<T> Conn<'_, T> {
     /// }
     /// ```
     pub fn set_timer(&mut self, after: Duration, id: u64) {
-        if !self.transport.phase.takes_messages() {
+        if !self.transport.phase.takes_messages() && !self.transport.phase.is_raw() {
             return;
         }
         let at = self.shared.now + millis(after);
@@ -92,7 +94,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         for token in due.drain(..) {
             if let Some(Slot::Link(link)) = self.core.slots.get(token.index as usize)
                 && link.token == token
-                && link.phase.takes_messages()
+                && has_timers(&link.phase)
             {
                 self.visit(driver, token, |core, driver, link| core.expire_timers_of(driver, link));
             }
@@ -112,7 +114,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 impl<E: Engine, H: Handler> Core<E, H> {
     fn expire_timers_of(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let now = self.shared.now;
-        while link.phase.takes_messages()
+        while has_timers(&link.phase)
             && let Some(timers) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()).map(|more| &mut more.timers)
             && let looked = timers.iter().enumerate().filter(|(_, timer)| timer.scheduled <= now)
             && let Some((at, _)) = looked.min_by_key(|(_, timer)| timer.at)
@@ -123,9 +125,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 continue;
             }
             let Timer { id, at, .. } = timers.swap_remove(at);
-            if at != Tick::MAX {
+            if at != Tick::MAX && link.phase.is_raw() {
+                self.report_raw(Some(&mut *driver), link, RawEvent::Timer(id));
+            } else if at != Tick::MAX && link.phase.takes_messages() {
                 link.lend(Some(&mut *driver), &mut self.shared, |conn| self.handler.on_timer(conn, id));
             }
         }
     }
+}
+
+/// Whether timers are looked at. A connection that was raw, and reads requests again, forgets those that it had.
+const fn has_timers(phase: &Phase) -> bool {
+    phase.takes_messages() || matches!(phase, Phase::Raw(_) | Phase::Request(_))
 }

@@ -1,0 +1,250 @@
+use crate::conn::Conn;
+use crate::context::ShardContext;
+use crate::ids::ConnId;
+use crate::link::outlet::DriverOutlet;
+use crate::link::phase::Transport;
+use crate::link::phase::{Finish, Phase, Wish};
+use crate::raw::slots::{Parts, Slots};
+use crate::turn::shared::Shared;
+use http::StatusCode;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use tautline_io::Driver;
+
+/// A raw connection, lent to the handler for one call: its bytes are the application's.
+///
+/// It is a [`Conn`] whose messages are not sent, but bytes. Whatever is written to connections in a turn leaves each of them in
+/// one send at the end of the turn.
+///
+/// ```
+/// use tautline_engine::{Conn, Handler, Raw, Request};
+/// use tautline_ws::Message;
+///
+/// /// Sends back the bytes that follow a request's head. `Config::raw` must be set.
+/// struct Mirror;
+///
+/// impl Handler for Mirror {
+///     type State = ();
+///     fn on_raw_request(&mut self, raw: &mut Raw<'_, ()>, _: &Request<'_>) -> bool {
+///         raw.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+///         true
+///     }
+///     fn on_bytes(&mut self, raw: &mut Raw<'_, ()>, bytes: &mut [u8]) -> usize {
+///         raw.write(bytes);
+///         bytes.len()
+///     }
+///     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+/// }
+/// ```
+pub struct Raw<'a, T> {
+    pub(crate) conn: Conn<'a, T>,
+    pub(crate) slots: &'a mut dyn Slots<T>,
+}
+
+impl<'a, T> Deref for Raw<'a, T> {
+    type Target = Conn<'a, T>;
+
+    fn deref(&self) -> &Conn<'a, T> {
+        &self.conn
+    }
+}
+
+impl<T> DerefMut for Raw<'_, T> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.conn
+    }
+}
+
+impl<T> Raw<'_, T> {
+    /// Writes bytes. Returns how many wait in all, or `None` if our direction has ended.
+    ///
+    /// Nothing bounds them: a caller with more pauses their source, and goes on after [`RawEvent::Drained`](crate::RawEvent).
+    pub fn write(&mut self, bytes: &[u8]) -> Option<usize> {
+        let Conn { token, out, transport, driver, shared, .. } = &mut self.conn;
+        if !is_writable(transport.phase) {
+            return None;
+        }
+        out.write(bytes, transport, &mut DriverOutlet { driver, token: *token, shared });
+        Some(out.buffered(transport.wire))
+    }
+
+    /// Ends our direction behind what was written. The peer's stays open. The connection is over once both have ended.
+    pub const fn finish(&mut self) {
+        finish(self.conn.transport.phase);
+    }
+
+    /// Ends the connection behind what was written. Nothing more of the peer is delivered.
+    pub const fn end(&mut self) {
+        wish(self.conn.transport.phase, Wish::End);
+    }
+
+    /// Resets the connection.
+    pub const fn reset(&mut self) {
+        wish(self.conn.transport.phase, Wish::Reset);
+    }
+
+    /// Gives a client's connection back: its next bytes are a request. It ends instead if one of its directions has.
+    pub const fn resume_http(&mut self) {
+        wish(self.conn.transport.phase, Wish::Http);
+    }
+
+    /// Sets the status of the response, for the access log.
+    pub const fn note_status(&mut self, status: StatusCode) {
+        note_status(self.conn.transport.phase, status);
+    }
+
+    /// The other raw connections of this loop.
+    pub fn others(&mut self) -> Others<'_, T> {
+        let driver = match &mut self.conn.driver {
+            Some(driver) => Some(&mut **driver as &mut dyn Driver),
+            None => None,
+        };
+        Others { slots: &mut *self.slots, driver, shared: self.conn.shared }
+    }
+}
+
+impl<T> fmt::Debug for Raw<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raw({})", self.conn.id())
+    }
+}
+
+/// The raw connections of a loop, lent to the handler for one call, without the one that the call is about.
+///
+/// All methods do nothing for a connection that has ended, is not raw or is another loop's.
+pub struct Others<'a, T> {
+    pub(crate) slots: &'a mut dyn Slots<T>,
+    pub(crate) driver: Option<&'a mut dyn Driver>,
+    pub(crate) shared: &'a mut Shared,
+}
+
+impl<T> Others<'_, T> {
+    /// Writes bytes, as [`Raw::write`] does.
+    pub fn write(&mut self, to: ConnId, bytes: &[u8]) -> Option<usize> {
+        let (parts, mut driver, shared) = self.parts(to)?;
+        let Parts { phase, wire, session, out, in_kernel, .. } = parts;
+        if !is_writable(phase) {
+            return None;
+        }
+        let mut transport = Transport { phase, wire, session, in_kernel };
+        out.write(bytes, &mut transport, &mut DriverOutlet { driver: &mut driver, token: to.token, shared });
+        Some(out.buffered(transport.wire))
+    }
+
+    /// Ends our direction, as [`Raw::finish`] does.
+    pub fn finish(&mut self, to: ConnId) {
+        self.with(to, |parts| finish(parts.phase));
+    }
+
+    /// Ends the connection, as [`Raw::end`] does.
+    pub fn end(&mut self, to: ConnId) {
+        self.wish(to, Wish::End);
+    }
+
+    /// Resets the connection.
+    pub fn reset(&mut self, to: ConnId) {
+        self.wish(to, Wish::Reset);
+    }
+
+    /// Gives a client's connection back, as [`Raw::resume_http`] does.
+    pub fn resume_http(&mut self, to: ConnId) {
+        self.wish(to, Wish::Http);
+    }
+
+    /// Sets the status of the response, as [`Raw::note_status`] does.
+    pub fn note_status(&mut self, to: ConnId, status: StatusCode) {
+        self.with(to, |parts| {
+            note_status(parts.phase, status);
+            *parts.held = true;
+        });
+    }
+
+    /// Stops or resumes reading, as [`Conn::pause`] does.
+    pub fn pause(&mut self, to: ConnId, pause: bool) {
+        self.with(to, |parts| *parts.paused = pause);
+    }
+
+    /// Has [`RawEvent::Drained`](crate::RawEvent) follow once nothing waits, as [`Conn::notify_drain`] does.
+    pub fn notify_drain(&mut self, to: ConnId) {
+        self.with(to, |parts| parts.out.owe_drain());
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn buffered(&mut self, to: ConnId) -> Option<usize> {
+        let Parts { out, wire, .. } = self.parts(to)?.0;
+        Some(out.buffered(wire))
+    }
+
+    /// The application's state for a connection.
+    pub fn state(&mut self, to: ConnId) -> Option<&mut T> {
+        Some(self.parts(to)?.0.state)
+    }
+
+    /// The loop: its handle and timers.
+    pub const fn shard(&mut self) -> ShardContext<'_> {
+        ShardContext { shared: self.shared }
+    }
+
+    fn wish(&mut self, to: ConnId, wanted: Wish) {
+        self.with(to, |parts| {
+            wish(parts.phase, wanted);
+            *parts.held = true;
+        });
+    }
+
+    fn with(&mut self, to: ConnId, act: impl FnOnce(&mut Parts<'_, T>)) {
+        if let Some((mut parts, ..)) = self.parts(to) {
+            act(&mut parts);
+        }
+    }
+
+    /// The parts of a connection, which is flushed at the end of the turn.
+    fn parts(&mut self, to: ConnId) -> Option<(Parts<'_, T>, Option<&mut dyn Driver>, &mut Shared)> {
+        if to.shard != self.shared.shard {
+            return None;
+        }
+        let parts = self.slots.raw(to.token)?;
+        if !*parts.dirty {
+            *parts.dirty = true;
+            self.shared.dirty.push(to.token);
+        }
+        let driver = match &mut self.driver {
+            Some(driver) => Some(&mut **driver as &mut dyn Driver),
+            None => None,
+        };
+        Some((parts, driver, self.shared))
+    }
+}
+
+impl<T> fmt::Debug for Others<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Others({})", self.shared.shard)
+    }
+}
+
+const fn is_writable(phase: &Phase) -> bool {
+    matches!(phase, Phase::Raw(raw) if matches!(raw.ends.ours, Finish::AfterPeer) && matches!(raw.wish, Wish::Stay))
+}
+
+const fn finish(phase: &mut Phase) {
+    if let Phase::Raw(raw) = phase
+        && matches!(raw.ends.ours, Finish::AfterPeer)
+    {
+        raw.ends.ours = Finish::Wanted;
+    }
+}
+
+/// A reset is not taken back.
+const fn wish(phase: &mut Phase, wish: Wish) {
+    if let Phase::Raw(raw) = phase
+        && !matches!(raw.wish, Wish::Reset)
+    {
+        raw.wish = wish;
+    }
+}
+
+const fn note_status(phase: &mut Phase, status: StatusCode) {
+    if let Phase::Raw(raw) = phase {
+        raw.status = Some(status);
+    }
+}

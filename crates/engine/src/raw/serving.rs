@@ -1,0 +1,205 @@
+//! The life of a raw connection in a loop.
+
+use crate::conn::Conn;
+use crate::dial::times::DialStep;
+use crate::handler::Handler;
+use crate::http::request::Request;
+use crate::ids::{ConnId, DialId};
+use crate::link::phase::Transport;
+use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
+use crate::link::state::Link;
+use crate::raw::event::RawEvent;
+use crate::raw::lent::{Others, Raw};
+use crate::turn::core::Core;
+use crate::turn::visit::{MESSAGE, REQUEST};
+use http::StatusCode;
+use std::time::Duration;
+use tautline_conn::closed::{Cause, Closed, ConnectError};
+use tautline_conn::tick::millis;
+use tautline_io::Driver;
+use tautline_tls::{Engine, Session};
+use tautline_ws::CloseCode;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Lends a connection to the application, with the others of the loop.
+    fn lend_raw<R>(
+        &mut self,
+        driver: Option<&mut dyn Driver>,
+        link: &mut Link<E::Session, H::State>,
+        act: impl FnOnce(&mut H, &mut Raw<'_, H::State>) -> R,
+    ) -> R {
+        let Link { token, phase, session, out, wire, info, cold, state, paused, kernel, .. } = link;
+        self.shared.times = None;
+        let transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
+        let conn = Conn { token: *token, out, transport, driver, cold, info, state, paused, shared: &mut self.shared };
+        act(&mut self.handler, &mut Raw { conn, slots: &mut self.slots })
+    }
+
+    /// Offers a request to the application before its body is read. True if it takes the connection.
+    pub(crate) fn offer_raw(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: &http::Request<()>,
+    ) -> bool {
+        let before = std::mem::replace(&mut link.phase, Phase::GONE);
+        self.end_handshake(link, &before);
+        let Phase::Request(head) = before else { return false };
+        let is_http = head.http_end.is_some();
+        link.phase = Phase::Raw(RawPhase::new(Some(head)));
+        self.shared.visit.spend(REQUEST);
+        let (tls, peer) = (link.session.tls_info(), link.info.peer.clone());
+        let asked = Request::new(request, &peer, &tls);
+        let is_taken = self.lend_raw(Some(driver), link, |handler, raw| handler.on_raw_request(raw, &asked));
+        if is_taken {
+            self.schedule(link);
+            self.grant(link);
+            return true;
+        }
+        if let Phase::Raw(RawPhase { head: Some(head), .. }) = std::mem::replace(&mut link.phase, Phase::GONE) {
+            link.phase = Phase::Request(head);
+            let counters = &self.shared.counters;
+            if is_http { &counters.http } else { &counters.handshaking }.add(1);
+            self.rejoin_crowd(link);
+        }
+        false
+    }
+
+    /// An outgoing connection is secured.
+    pub(crate) fn open_raw(&mut self, link: &mut Link<E::Session, H::State>, id: DialId) {
+        let before = std::mem::replace(&mut link.phase, Phase::Raw(RawPhase::new(None)));
+        self.end_handshake(link, &before);
+        if let Some(dial) = self.dials.get_mut(&id) {
+            dial.opened = self.shared.now;
+            if let Some(address) = &dial.address {
+                self.addresses.opened(address);
+            }
+            dial.steps.end(DialStep::Upgraded, self.clock.elapsed());
+        }
+        self.schedule(link);
+        self.report_raw(None, link, RawEvent::Opened);
+    }
+
+    /// Passes plaintext to the application. Returns the bytes that it used.
+    pub(crate) fn raw_bytes(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        plain: &mut [u8],
+    ) -> usize {
+        if link.paused {
+            return 0;
+        }
+        self.shared.visit.spend(MESSAGE);
+        let len = plain.len();
+        let used = self.lend_raw(Some(driver), link, |handler, raw| handler.on_bytes(raw, plain)).min(len);
+        self.shared.visit.spend(used);
+        self.grant(link);
+        used
+    }
+
+    /// Reports an event of a raw connection.
+    pub(crate) fn report_raw(
+        &mut self,
+        driver: Option<&mut dyn Driver>,
+        link: &mut Link<E::Session, H::State>,
+        event: RawEvent<'_>,
+    ) {
+        self.lend_raw(driver, link, |handler, raw| handler.on_raw(raw, event));
+        self.grant(link);
+    }
+
+    /// The peer of a raw connection has ended its direction.
+    pub(crate) fn raw_finished(
+        &mut self,
+        driver: Option<&mut dyn Driver>,
+        link: &mut Link<E::Session, H::State>,
+        whole: bool,
+    ) {
+        let is_behind = !link.carry.is_empty();
+        let Phase::Raw(raw) = &mut link.phase else { return };
+        if raw.ends.peer_finished {
+            return;
+        }
+        if is_behind && link.held {
+            raw.late = Some(whole);
+            return;
+        }
+        raw.ends.peer_finished = true;
+        self.report_raw(driver, link, RawEvent::Finished { whole });
+    }
+
+    /// Reports the end of the peer's direction, if it waited for bytes that are not held back any more.
+    pub(crate) fn report_late_end(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if link.carry.is_empty()
+            && let Phase::Raw(RawPhase { late, .. }) = &mut link.phase
+            && let Some(whole) = late.take()
+        {
+            self.raw_finished(Some(&mut *driver), link, whole);
+            link.flush(driver, &mut self.shared);
+        }
+    }
+
+    /// Does what the application wants of a raw connection.
+    pub(crate) fn grant(&mut self, link: &mut Link<E::Session, H::State>) {
+        let Phase::Raw(raw) = &mut link.phase else { return };
+        let (wish, ends, is_ending) = (raw.wish, raw.ends, raw.late.is_some());
+        raw.wish = Wish::Stay;
+        // Wishes of another connection's event set it, too.
+        link.held = !link.carry.is_empty();
+        let may_go_on = ends.ours == Finish::AfterPeer && !ends.peer_finished && self.drain_end.is_none() && !is_ending;
+        match wish {
+            Wish::Stay => {}
+            Wish::Reset => self.end(link, Phase::Gone { reset: true }, Cause::Local),
+            Wish::Http if may_go_on => self.give_back(link),
+            Wish::Http | Wish::End => self.end(link, Phase::finishing(ends.peer_finished), Cause::Local),
+        }
+    }
+
+    /// A client's connection reads requests again. Each wait for one has the time that requests have together elsewhere.
+    fn give_back(&mut self, link: &mut Link<E::Session, H::State>) {
+        let Phase::Raw(raw) = &mut link.phase else { return };
+        let Some(mut head) = raw.head.take() else {
+            return self.end(link, Phase::finishing(false), Cause::Local);
+        };
+        if let Some(status) = raw.status.take() {
+            self.note_answer(link, status);
+        }
+        let end = self.shared.now + millis(self.shared.config.deadlines.http);
+        head.http_end = Some(end);
+        link.phase = Phase::Request(head);
+        link.clock.phase_end = end;
+        link.paused = false;
+        self.shared.counters.http.add(1);
+        self.rejoin_crowd(link);
+        self.schedule(link);
+    }
+
+    /// Reports the end of a raw connection.
+    pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
+        if let Some(status) = raw.status
+            && raw.head.is_some()
+        {
+            self.note_answer(link, status);
+            if status == StatusCode::SWITCHING_PROTOCOLS {
+                self.note_closed(link, &Closed::new(CloseCode::ABNORMAL, cause.clone()));
+            }
+        }
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.guard(format_args!("the end of connection {id}"), |core| {
+            core.lend_raw(None, link, |handler, raw| handler.on_raw(raw, RawEvent::Closed(&cause)));
+        });
+        self.forget_application(link);
+        if let Some(dial) = link.info.dial {
+            self.dial_lost(dial, true, Duration::ZERO, None);
+        }
+    }
+
+    /// Reports that a raw connection could not be made.
+    pub(crate) fn report_raw_failed(&mut self, id: DialId, error: &ConnectError) {
+        self.guard(format_args!("dial {id}"), |core| {
+            let mut others = Others { slots: &mut core.slots, driver: None, shared: &mut core.shared };
+            core.handler.on_raw_failed(&mut others, id, error);
+        });
+    }
+}

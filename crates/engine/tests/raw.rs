@@ -1,0 +1,341 @@
+//! Raw connections: bytes that the application takes and makes.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+
+mod fake;
+
+use fake::{Event, Fake};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_engine::{
+    Cause, Config, Conn, ConnId, ConnectError, DialId, Handler, Others, Raw, RawEvent, Reply, Request, Shard, Target,
+};
+use tautline_tls::plain;
+use tautline_ws::Message;
+
+/// Bytes that may wait for one side of a pair.
+const MOST: usize = 1000;
+
+/// Joins each client that asks for `/pair` with a connection of its own to a backend. It answers some other paths.
+#[derive(Default)]
+struct Front {
+    /// The client that waits for the next outgoing connection.
+    client: Option<ConnId>,
+    /// Events, in order.
+    seen: Vec<String>,
+}
+
+#[derive(Default)]
+struct State {
+    partner: Option<ConnId>,
+    /// Bytes of a body that are expected.
+    body: usize,
+}
+
+impl Handler for Front {
+    type State = State;
+
+    fn on_raw_request(&mut self, raw: &mut Raw<'_, State>, request: &Request<'_>) -> bool {
+        let path = request.http.uri().path();
+        self.seen.push(format!("request {path}"));
+        match path {
+            "/pair" => {
+                raw.pause(true);
+                self.client = Some(raw.id());
+                raw.shard().handle().connect(Target::raw("http://127.0.0.1:1").unwrap()).unwrap();
+            }
+            "/body" => raw.state().body = 5,
+            "/now" => {
+                raw.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                raw.resume_http();
+            }
+            "/later" => raw.set_timer(Duration::from_millis(100), 7),
+            "/panic" => panic!("a bug"),
+            _ => return false,
+        }
+        true
+    }
+
+    fn on_request(&mut self, _: &Request<'_>) -> Reply<State> {
+        Reply::status(http::StatusCode::NOT_FOUND)
+    }
+
+    fn on_bytes(&mut self, raw: &mut Raw<'_, State>, bytes: &mut [u8]) -> usize {
+        if let Some(partner) = raw.state().partner {
+            if raw.others().write(partner, bytes).is_some_and(|waits| waits > MOST) {
+                raw.pause(true);
+                raw.others().notify_drain(partner);
+            }
+            return bytes.len();
+        }
+        let used = bytes.len().min(raw.state().body);
+        raw.state().body -= used;
+        if raw.state().body == 0 {
+            raw.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            raw.resume_http();
+        }
+        used
+    }
+
+    fn on_raw(&mut self, raw: &mut Raw<'_, State>, event: RawEvent<'_>) {
+        let side = if raw.dial().is_some() { "backend" } else { "client" };
+        let partner = raw.state().partner;
+        match event {
+            RawEvent::Opened => {
+                let client = self.client.take().unwrap();
+                let own = raw.id();
+                raw.state().partner = Some(client);
+                if let Some(state) = raw.others().state(client) {
+                    state.partner = Some(own);
+                }
+                raw.others().write(client, b"joined;");
+                raw.others().pause(client, false);
+            }
+            RawEvent::Finished { whole } => {
+                self.seen.push(format!("{side} finished {whole}"));
+                partner.into_iter().for_each(|partner| raw.others().finish(partner));
+            }
+            RawEvent::Drained => partner.into_iter().for_each(|partner| raw.others().pause(partner, false)),
+            RawEvent::Timer(id) => {
+                self.seen.push(format!("timer {id}"));
+                raw.end();
+            }
+            RawEvent::Drain => raw.end(),
+            RawEvent::Closed(cause) => {
+                self.seen.push(format!("{side} closed: {cause}"));
+                if !matches!(cause, Cause::Finished) {
+                    partner.into_iter().for_each(|partner| raw.others().reset(partner));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_raw_failed(&mut self, others: &mut Others<'_, State>, _: DialId, error: &ConnectError) {
+        self.seen.push(format!("failed: {error}"));
+        if let Some(client) = self.client.take() {
+            others.write(client, b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n");
+            others.resume_http(client);
+        }
+    }
+
+    fn on_message(&mut self, _: &mut Conn<'_, State>, _: Message<'_>) {}
+}
+
+struct Bench {
+    kernel: Fake,
+    shard: Shard<plain::Engine, Front>,
+    now: Rc<Cell<Duration>>,
+}
+
+impl Bench {
+    /// A front with a client, connection 0.
+    fn new() -> Self {
+        let (kernel, now) = (Fake::default(), Rc::new(Cell::new(Duration::from_secs(5))));
+        kernel.0.borrow_mut().room = usize::MAX;
+        let mut config = Config::default();
+        config.raw = true;
+        let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Front::default()).unwrap();
+        let clock = now.clone();
+        shard.danger_simulate(move || clock.get(), [0; 32]);
+        kernel.push(Event::Accept);
+        let mut bench = Self { kernel, shard, now };
+        bench.turns();
+        bench
+    }
+
+    /// A client whose request is joined with connection 1.
+    fn pair() -> Self {
+        let mut bench = Self::new();
+        bench.ask("/pair", "");
+        bench.kernel.push(Event::Connected(1));
+        bench.turns();
+        assert_eq!(bench.text(0), "joined;");
+        bench
+    }
+
+    fn turns(&mut self) {
+        for _ in 0..4 {
+            self.shard.turn(Some(Duration::ZERO)).unwrap();
+        }
+    }
+
+    fn give(&mut self, index: u32, bytes: &[u8]) {
+        self.kernel.push(Event::Bytes(index, bytes.to_vec()));
+        self.turns();
+    }
+
+    fn event(&mut self, event: Event) {
+        self.kernel.push(event);
+        self.turns();
+    }
+
+    fn ask(&mut self, path: &str, behind: &str) {
+        self.give(0, format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n{behind}").as_bytes());
+    }
+
+    fn text(&self, index: u32) -> String {
+        String::from_utf8(self.kernel.received(index)).unwrap()
+    }
+
+    fn seen(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.shard.handler().seen)
+    }
+
+    fn closed(&self, index: u32) -> Option<bool> {
+        self.kernel.with(index, |wire| wire.closed)
+    }
+
+    fn counts(&self) -> (u64, u64, u64) {
+        let counters = self.shard.counters();
+        (counters.connections, counters.handshaking, counters.http)
+    }
+}
+
+#[test]
+fn bytes_go_from_one_connection_to_another() {
+    let mut bench = Bench::new();
+    bench.ask("/pair", "first,");
+    assert_eq!(bench.counts(), (1, 0, 0));
+    bench.kernel.push(Event::Connected(1));
+    bench.turns();
+    assert_eq!((bench.text(0), bench.text(1)), ("joined;".into(), "first,".into()));
+    bench.give(0, b"to the backend");
+    bench.give(1, b"to the client");
+    assert_eq!((bench.text(0), bench.text(1)), ("to the client".into(), "to the backend".into()));
+    let long = "x".repeat(50_000);
+    bench.give(0, long.as_bytes());
+    bench.give(0, b"y");
+    assert!(bench.text(1) == long + "y");
+    assert_eq!(bench.counts(), (2, 0, 0));
+}
+
+#[test]
+fn a_slow_side_pauses_the_other_and_nothing_is_lost() {
+    let mut bench = Bench::pair();
+    bench.kernel.0.borrow_mut().wires.get_mut(&1).unwrap().room = 10;
+    let mut sent = Vec::new();
+    for byte in 0..100u8 {
+        let piece = vec![byte; 300];
+        sent.extend_from_slice(&piece);
+        bench.kernel.push(Event::Bytes(0, piece));
+    }
+    bench.turns();
+    assert!(bench.kernel.with(0, |wire| wire.paused));
+    assert!(!bench.kernel.with(1, |wire| wire.paused), "the other direction goes on");
+    let mut got = bench.kernel.received(1);
+    assert_eq!(got.len(), 10);
+    while got.len() < sent.len() {
+        let before = got.len();
+        bench.event(Event::Room(1, 777));
+        got.extend(bench.kernel.received(1));
+        assert!(got.len() > before, "stuck at {before}");
+    }
+    assert!(got == sent);
+    bench.turns();
+    assert!(!bench.kernel.with(0, |wire| wire.paused));
+}
+
+#[test]
+fn each_direction_ends_alone() {
+    let mut bench = Bench::pair();
+    bench.give(0, b"last");
+    bench.event(Event::Finished(0));
+    assert!(bench.kernel.with(1, |wire| wire.finished));
+    assert!(!bench.kernel.with(0, |wire| wire.finished));
+    bench.give(1, b"still heard");
+    assert_eq!((bench.text(0), bench.text(1)), ("still heard".into(), "last".into()));
+    bench.event(Event::Finished(1));
+    assert!(bench.kernel.with(0, |wire| wire.finished));
+    assert_eq!((bench.closed(0), bench.closed(1)), (Some(false), Some(false)));
+    let seen = bench.seen();
+    assert_eq!(seen[1..3], ["client finished true", "backend finished true"]);
+    assert_eq!(seen.len(), 5, "{seen:?}");
+    assert_eq!(bench.counts(), (0, 0, 0));
+}
+
+#[test]
+fn an_end_waits_for_the_bytes_before_it() {
+    let mut bench = Bench::new();
+    bench.ask("/pair", "before the end");
+    bench.event(Event::Finished(0));
+    bench.kernel.push(Event::Connected(1));
+    bench.turns();
+    assert_eq!(bench.text(1), "before the end");
+    assert!(bench.kernel.with(1, |wire| wire.finished));
+    assert_eq!(bench.seen(), ["request /pair", "client finished true"]);
+}
+
+#[test]
+fn a_reset_is_passed_on() {
+    let mut bench = Bench::pair();
+    bench.event(Event::Failed(1));
+    assert_eq!(bench.closed(0), Some(true));
+    let seen = bench.seen();
+    assert!(seen[1].starts_with("backend closed: ") && seen[2].starts_with("client closed: "), "{seen:?}");
+    assert_eq!((seen.len(), bench.counts()), (3, (0, 0, 0)));
+}
+
+#[test]
+fn a_connection_is_given_back_to_http_behind_the_body() {
+    let mut bench = Bench::new();
+    // Two requests in one read, the second behind the first one's body, and one that is not taken.
+    bench.ask("/body", "12345GET /now HTTP/1.1\r\nhost: a\r\n\r\nGET /none HTTP/1.1\r\nhost: a\r\n\r\n");
+    let text = bench.text(0);
+    assert_eq!((text.matches("200 OK").count(), text.matches("404 Not Found").count()), (2, 1), "{text}");
+    assert_eq!(bench.seen(), ["request /body", "request /now", "request /none"]);
+    assert_eq!(bench.counts(), (1, 0, 1));
+    bench.ask("/now", "");
+    assert!(bench.text(0).contains("200 OK"));
+    // The peer's end between two requests is no failure.
+    bench.event(Event::Finished(0));
+    assert_eq!((bench.closed(0), bench.counts()), (Some(false), (0, 0, 0)));
+    assert_eq!(bench.shard.counters().handshakes_failed, 0);
+}
+
+#[test]
+fn a_backend_that_cannot_be_reached_is_reported_to_the_client() {
+    let mut bench = Bench::new();
+    bench.ask("/pair", "");
+    bench.event(Event::Failed(1));
+    assert!(bench.text(0).contains("502 Bad Gateway"));
+    let seen = bench.seen();
+    assert!(seen[1].starts_with("failed: "), "{seen:?}");
+    bench.ask("/now", "");
+    assert!(bench.text(0).contains("200 OK"));
+    assert!(bench.shard.is_idle() || bench.counts() == (1, 0, 1));
+}
+
+#[test]
+fn timers_run_on_raw_connections() {
+    let mut bench = Bench::new();
+    bench.ask("/later", "");
+    assert_eq!(bench.seen(), ["request /later"]);
+    bench.now.set(bench.now.get() + Duration::from_millis(300));
+    bench.turns();
+    let seen = bench.seen();
+    assert_eq!(seen[0], "timer 7");
+    assert!(seen[1].starts_with("client closed: "), "{seen:?}");
+    assert!(bench.kernel.with(0, |wire| wire.finished));
+}
+
+#[test]
+fn a_panic_ends_its_connection_alone() {
+    let mut bench = Bench::pair();
+    bench.event(Event::Accept);
+    bench.give(2, b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(bench.closed(2), Some(true));
+    bench.give(0, b"goes on");
+    assert_eq!((bench.text(1), bench.counts()), ("goes on".into(), (2, 0, 0)));
+}
+
+#[test]
+fn a_drain_ends_pairs() {
+    let mut bench = Bench::pair();
+    bench.shard.drain(tautline_ws::CloseCode::GOING_AWAY, "", Duration::from_secs(1));
+    bench.turns();
+    bench.event(Event::Finished(0));
+    bench.event(Event::Finished(1));
+    assert!(bench.shard.is_drained());
+}

@@ -1,0 +1,77 @@
+//! Connections with TLS and without, in one loop: those of a proxy's clients and of its backends.
+//!
+//! A session is behind a virtual call for each record. One without TLS takes no memory.
+
+use crate::{Capabilities, Error, KeyCost, Session, Signing, plain};
+
+/// An engine of two others, which are usually of one kind: one accepts connections, and one opens them. Either may be
+/// without TLS, and connections to addresses without TLS are possible with any.
+///
+/// ```
+/// use tautline_tls::mixed;
+/// use tautline_tls::{Engine, Session, plain};
+///
+/// let engine = mixed::Engine::new(plain::Engine, plain::Engine);
+/// assert!(engine.accept()?.is_plain());
+/// # Ok::<(), tautline_tls::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Engine<A, B = A> {
+    server: A,
+    client: B,
+}
+
+impl<A, B> Engine<A, B> {
+    /// Accepts connections by `server`, and opens them by `client`.
+    #[must_use]
+    pub const fn new(server: A, client: B) -> Self {
+        Self { server, client }
+    }
+}
+
+impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
+    type Session = Box<dyn Session>;
+
+    fn capabilities(&self) -> &'static Capabilities {
+        self.server.capabilities()
+    }
+
+    fn accept(&self) -> Result<Self::Session, Error> {
+        Ok(Box::new(self.server.accept()?))
+    }
+
+    fn connect(&self, host: &str) -> Result<Self::Session, Error> {
+        if self.client.is_plain() {
+            return Err(Error::ApiMisuse("this loop has no TLS for connections that it opens"));
+        }
+        Ok(Box::new(self.client.connect(host)?))
+    }
+
+    fn connect_plain(&self) -> Option<Self::Session> {
+        Some(Box::new(plain::Session))
+    }
+
+    fn restore(&self, saved: &[u8]) -> Result<Self::Session, Error> {
+        Ok(Box::new(self.server.restore(saved)?))
+    }
+
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        self.server.signing(hello)
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        self.server.key_costs()
+    }
+
+    fn reload(&self, config: &crate::ServerConfig) -> Result<(), Error> {
+        self.server.reload(config)
+    }
+
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        self.server.save_tickets(out);
+    }
+
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        self.server.restore_tickets(saved)
+    }
+}
