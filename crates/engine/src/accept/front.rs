@@ -20,7 +20,7 @@ use tautline_conn::closed::Cause;
 use tautline_conn::front::{Begins, REFUSED, Via};
 use tautline_conn::proxy_header::ProxyHeader;
 use tautline_io::{Address, Driver, Token};
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// The first phase of a client's connection, behind a header of the PROXY protocol.

@@ -43,7 +43,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         request: &http::Request<()>,
     ) -> bool {
         let before = std::mem::replace(&mut link.phase, Phase::GONE);
-        self.end_handshake(link, &before);
+        self.admission.end_handshake(link, &before, &self.shared);
         let Phase::Request(head) = before else { return false };
         let is_http = head.http_end.is_some();
         link.phase = Phase::Raw(RawPhase::new(Some(head)));
@@ -60,7 +60,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.phase = Phase::Request(head);
             let counters = &self.shared.counters;
             if is_http { &counters.http } else { &counters.handshaking }.add(1);
-            self.rejoin_crowd(link);
+            self.admission.rejoin_crowd(link, self.shared.now);
         }
         false
     }
@@ -68,7 +68,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// An outgoing connection is secured.
     pub(crate) fn open_raw(&mut self, link: &mut Link<E::Session, H::State>, id: DialId) {
         let before = std::mem::replace(&mut link.phase, Phase::Raw(RawPhase::new(None)));
-        self.end_handshake(link, &before);
+        self.admission.end_handshake(link, &before, &self.shared);
         if let Some(dial) = self.dials.get_mut(&id) {
             dial.opened = self.shared.now;
             if let Some(address) = &dial.address {
@@ -163,7 +163,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return self.end(link, Phase::finishing(false), Cause::Local);
         };
         if let Some(status) = raw.status.take() {
-            self.note_answer(link, status);
+            self.access.note_answer(link, status, &self.shared);
         }
         let end = self.shared.now + millis(self.shared.config.deadlines.http);
         head.http_end = Some(end);
@@ -171,7 +171,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.clock.phase_end = end;
         link.paused = false;
         self.shared.counters.http.add(1);
-        self.rejoin_crowd(link);
+        self.admission.rejoin_crowd(link, self.shared.now);
         self.schedule(link);
     }
 
@@ -180,16 +180,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if let Some(status) = raw.status
             && raw.head.is_some()
         {
-            self.note_answer(link, status);
+            self.access.note_answer(link, status, &self.shared);
             if status == StatusCode::SWITCHING_PROTOCOLS {
-                self.note_closed(link, &Closed::new(CloseCode::ABNORMAL, cause.clone()));
+                self.access.note_closed(link, &Closed::new(CloseCode::ABNORMAL, cause.clone()), &self.shared);
             }
         }
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {
             core.lend_raw(None, link, |handler, raw| handler.on_raw(raw, RawEvent::Closed(&cause)));
         });
-        self.forget_application(link);
+        self.shared.forget_application(link);
         if let Some(dial) = link.info.dial {
             self.dial_lost(dial, true, Duration::ZERO, None);
         }

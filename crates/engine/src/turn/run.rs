@@ -4,7 +4,6 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Awaits;
 use crate::offload::{Done, Handshakes};
-use crate::raw::event::RawEvent;
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
 use crate::turn::clock::tick;
