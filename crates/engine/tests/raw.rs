@@ -283,7 +283,7 @@ fn a_connection_is_given_back_to_http_behind_the_body() {
     // Two requests in one read, the second behind the first one's body, and one that is not taken.
     bench.ask("/body", "12345GET /now HTTP/1.1\r\nhost: a\r\n\r\nGET /none HTTP/1.1\r\nhost: a\r\n\r\n");
     let text = bench.text(0);
-    assert_eq!((text.matches("200 OK").count(), text.matches("404 Not Found").count()), (2, 1), "{text}");
+    assert_eq!((text.matches("200 OK").count(), text.matches("HTTP/1.1 404").count()), (2, 1), "{text}");
     assert_eq!(bench.seen(), ["request /body", "request /now", "request /none"]);
     assert_eq!(bench.counts(), (1, 0, 1));
     bench.ask("/now", "");

@@ -52,11 +52,11 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::Error;
-    use crate::Alert;
+    use crate::alert::Alert;
 
     #[test]
     fn debug_prints_the_text() {
-        for error in [Error::Config("key.pem is encrypted".to_owned()), Error::Alert(Alert::BAD_CERTIFICATE)] {
+        for error in [Error::Config("key.pem is encrypted".to_owned()), Error::Alert(Alert::UNKNOWN_CA)] {
             assert_eq!(format!("{error:?}"), error.to_string());
         }
         assert_eq!(

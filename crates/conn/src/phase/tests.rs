@@ -1,6 +1,6 @@
 //! A table of every event in every state.
 
-use super::{Finish, Head, Linger, Wait};
+use super::{Finish, Head, Linger, Raw, Wait};
 use crate::proxy::{Proxy, Tunnel};
 use Event::{
     Abandon, AwaitPeer, Close, EndOfTurn, Finish as Finishes, FinishSent, Go, Overrun, PeerFinishes, PeerGone,
@@ -41,7 +41,7 @@ const EVENTS: [Event; 10] =
 
 /// A line per state: its name, and the name of the state after each of [`EVENTS`]. `=` stands for the same state.
 ///
-/// `L` is a lingering state. The next letter is our [`Finish`]: `a`fter the peer's, `w`anted, `x` for abandoned, `d`one. `+` means
+/// `L` is a lingering state, and `R` a raw one. The next letter is our [`Finish`]: `a`fter the peer's, `w`anted, `x` for abandoned, `d`one. `+` means
 /// that the peer's direction has ended.
 const TABLE: &str = "
     proxy      =     =       =         =   =   Lw  Lw+ La  Lx  gone
@@ -64,6 +64,12 @@ const TABLE: &str = "
     Lw+        =     =       =         =   Ld+ Lw+ Lw+ La+ Lx+ gone
     Lx+        =     =       =         =   Ld+ Lw+ Lw+ La+ Lx+ gone
     Ld+        =     =       =         =   =   Ld+ Ld+ Ld+ Ld+ gone
+    Ra         =     =       =         =   =   Lw  Lw+ La  Lx  gone
+    Rw         =     =       =         =   Rd  Lw  Lw+ La  Lx  gone
+    Rd         =     =       =         =   =   Ld  Ld+ Ld  Ld  gone
+    Ra+        =     =       =         =   =   Lw+ Lw+ La+ Lx+ gone
+    Rw+        =     =       =         =   Rd+ Lw+ Lw+ La+ Lx+ gone
+    Rd+        =     =       =         =   =   Ld+ Ld+ Ld+ Ld+ gone
     gone       =     =       =         =   =   =   =   =   =   =
     reset      =     =       =         =   =   =   =   =   =   =
 ";
@@ -92,14 +98,19 @@ fn state(name: &str) -> Phase {
         "sent" => Phase::CloseSent,
         "gone" => Phase::Gone { reset: false },
         "reset" => Phase::Gone { reset: true },
-        linger => {
-            let ours = match linger.as_bytes()[1] {
+        ends => {
+            let ours = match ends.as_bytes()[1] {
                 b'a' => Finish::AfterPeer,
                 b'w' => Finish::Wanted,
                 b'x' => Finish::Abandoned,
                 _ => Finish::Done,
             };
-            Phase::Linger(Linger { ours, peer_finished: linger.ends_with('+') })
+            let linger = Linger { ours, peer_finished: ends.ends_with('+') };
+            if ends.starts_with('R') {
+                Phase::Raw(Raw { ends: linger, ..Raw::new(None) })
+            } else {
+                Phase::Linger(linger)
+            }
         }
     }
 }
@@ -120,14 +131,16 @@ fn name(phase: &Phase) -> String {
         Phase::CloseSent => "sent",
         Phase::Gone { reset: false } => "gone",
         Phase::Gone { reset: true } => "reset",
-        Phase::Linger(Linger { ours, peer_finished }) => {
+        Phase::Linger(Linger { ours, peer_finished })
+        | Phase::Raw(Raw { ends: Linger { ours, peer_finished }, .. }) => {
             let ours = match ours {
-                Finish::AfterPeer => "La",
-                Finish::Wanted => "Lw",
-                Finish::Abandoned => "Lx",
-                Finish::Done => "Ld",
+                Finish::AfterPeer => "a",
+                Finish::Wanted => "w",
+                Finish::Abandoned => "x",
+                Finish::Done => "d",
             };
-            return format!("{ours}{}", if *peer_finished { "+" } else { "" });
+            let kind = if phase.is_raw() { "R" } else { "L" };
+            return format!("{kind}{ours}{}", if *peer_finished { "+" } else { "" });
         }
     };
     name.to_owned()
@@ -174,7 +187,7 @@ fn every_event_moves_every_state_as_the_table_says() {
         }
         states += 1;
     }
-    assert_eq!(states, 22, "every state has a row");
+    assert_eq!(states, 28, "every state has a row");
 }
 
 #[test]
@@ -182,7 +195,7 @@ fn nothing_moves_a_connection_back() {
     // Phases in the order of a connection's life.
     let rank = |phase: &Phase| match phase {
         _ if phase.is_handshaking() => 0,
-        Phase::Open => 1,
+        Phase::Open | Phase::Raw(_) => 1,
         _ if phase.is_open() => 2,
         Phase::Linger(_) => 3,
         _ => 4,
@@ -222,7 +235,7 @@ fn only_an_open_connection_takes_messages_and_only_an_ended_one_is_finished() {
     for (name, _) in rows() {
         let phase = state(name);
         assert_eq!(phase.takes_messages(), name == "open");
-        assert_eq!(phase.is_finished(), ["Ld+", "La+"].contains(&name), "{name}");
+        assert_eq!(phase.is_finished(), ["Ld+", "La+", "Rd+"].contains(&name), "{name}");
         assert_eq!(phase.is_ending(), name.starts_with('L') || phase.is_gone(), "{name}");
     }
 }
