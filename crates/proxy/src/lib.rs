@@ -6,4 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+pub mod config;
+pub mod plan;
+mod prefix;
 pub mod route;
+
+pub use plan::Plan;
+pub use prefix::Prefix;

@@ -1,0 +1,163 @@
+//! The configuration: a file in TOML, or flags, made into a [`Plan`].
+//!
+//! All faults of a file are reported at once, each with its line and remedy. A file with a fault makes no plan.
+
+mod backend;
+mod fault;
+mod file;
+mod route;
+
+pub use self::fault::{Fault, Faults};
+use self::fault::{Finder, nearest, unreadable};
+use self::file::File;
+use crate::plan::{Backend, CertificatePaths, Plan};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tautline::http::StatusCode;
+
+/// The longest file that is read: a configuration, a page or an answer.
+const LONGEST: u64 = 4 << 20;
+
+/// Reads the file of a configuration. Servers that `before` had too keep their counts and health.
+///
+/// # Errors
+/// If the file, or one that it names, cannot be read, and for each fault in it.
+pub fn read(path: &Path, before: Option<&Plan>, now: Instant) -> Result<Plan, Faults> {
+    let text = read_file(path)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is no UTF-8: save it as UTF-8".to_owned()));
+    let text = text.map_err(|what| unreadable(path, what))?;
+    parse(path, &text, before, now)
+}
+
+/// Makes a plan of a configuration's text. Files that it names are looked for in the folder of `path`.
+///
+/// # Errors
+/// For each fault in it.
+pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Result<Plan, Faults> {
+    let mut finder = Finder::new(path, text);
+    let file: File = match toml::from_str(text) {
+        Ok(file) => file,
+        Err(error) => {
+            finder.add_parsed(&error);
+            return Err(finder.fail());
+        }
+    };
+    let reader = Reader { folder: path.parent().unwrap_or_else(|| Path::new("")), before, now };
+    let plan = reader.plan(file, &mut finder);
+    finder.finish(plan)
+}
+
+/// Makes the plan of flags: all requests go to these servers.
+///
+/// # Errors
+/// In words, if one of them has no form of a server.
+pub fn of_servers(servers: &[String], before: Option<&Plan>, now: Instant) -> Result<Plan, String> {
+    let list: Vec<String> = servers.iter().map(|server| format!("{server:?}")).collect();
+    let text = format!("[[route]]\nto = \"servers\"\n[backend.servers]\nservers = [{}]\n", list.join(", "));
+    let faults = |faults: Faults| {
+        let said: Vec<&str> = faults.list().iter().map(|fault| fault.what.as_str()).collect();
+        said.join("; ")
+    };
+    parse(Path::new("--to"), &text, before, now).map_err(faults)
+}
+
+/// The place of a configuration, for what it names.
+struct Reader<'p> {
+    folder: &'p Path,
+    before: Option<&'p Plan>,
+    now: Instant,
+}
+
+impl Reader<'_> {
+    fn plan(&self, file: File, finder: &mut Finder<'_>) -> Plan {
+        let certificates = file.certificates.iter();
+        let certificates =
+            certificates.map(|one| CertificatePaths { cert: self.path(&one.cert), key: self.path(&one.key) }).collect();
+        let plain = file.plain.as_ref().is_some_and(|plain| *plain.get_ref());
+        let mut plan = Plan {
+            listen: file.listen.iter().map(|text| text.get_ref().clone()).collect(),
+            certificates,
+            plain,
+            ..Plan::default()
+        };
+        if let Some(plain) = file.plain.filter(|plain| *plain.get_ref() && !plan.certificates.is_empty()) {
+            finder.add(plain.span(), "plain = true serves without TLS: leave it out, or the certificates");
+        }
+        let mut backends = BTreeMap::new();
+        for (name, backend) in file.backend {
+            let before = self.before.and_then(|plan| plan.backends.iter().find(|old| old.name == *name.get_ref()));
+            let before: Option<&Backend> = before.map(Arc::as_ref);
+            let made = backend::backend(name.get_ref(), backend, before, self.now, finder);
+            backends.insert(name.get_ref().clone(), plan.backends.len());
+            plan.backends.push(Arc::new(made));
+        }
+        let mut used = vec![false; plan.backends.len()];
+        if file.route.is_empty() {
+            finder.add(0..0, "there is no route: add [[route]] with to = \"…\", redirect or answer");
+        }
+        let mut lines = Vec::new();
+        for entry in file.route {
+            let line = finder.line(&entry.span());
+            lines.push(line);
+            route::add(self, entry, &mut plan, &route::Known { backends: &backends, lines: &lines }, finder);
+        }
+        for route in &plan.routes {
+            if let crate::plan::Action::Forward(forward) = &route.action {
+                used.get_mut(forward.backend).into_iter().for_each(|used| *used = true);
+            }
+        }
+        for (backend, _) in plan.backends.iter().zip(used).filter(|(_, used)| !used) {
+            log::warn!("backend {:?} has no route", backend.name);
+        }
+        for (status, page) in file.pages {
+            let code = status.get_ref().parse::<u16>().ok().filter(|code| (400..=599).contains(code));
+            let Some(status_code) = code.and_then(|code| StatusCode::from_u16(code).ok()) else {
+                finder.add(status.span(), format!("{:?} is no status of an error: write 400 to 599", status.get_ref()));
+                continue;
+            };
+            if let Some(body) = finder.take(page.span(), self.file(page.get_ref())) {
+                plan.pages.push((status_code, body));
+            }
+        }
+        plan
+    }
+
+    /// The path of a file that the configuration names.
+    fn path(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
+        read_file(&self.path(path))
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let cannot =
+        |error: std::io::Error| format!("cannot read {}: {error}; make it readable, or name another", path.display());
+    let mut bytes = Vec::new();
+    fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= LONGEST) {
+        Ok(bytes)
+    } else {
+        Err(format!("{} has more than {} MiB: name a shorter file", path.display(), LONGEST >> 20))
+    }
+}
+
+/// A name in place of one that is not known, for the end of a message.
+fn suggestion<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str> + Clone) -> String {
+    match nearest(unknown, names.clone()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => {
+            let names: Vec<&str> = names.into_iter().collect();
+            if names.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", names.join(", ")) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! `[backend.NAME]`: a group of servers.
+
+use super::fault::Finder;
+use super::file::{self, Text, Time};
+use super::suggestion;
+use crate::balance::{Balance, Group, Passive, Server};
+use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times};
+use crate::route::{Host, NormalPath};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tautline::http::HeaderName;
+use toml::Spanned;
+
+pub(super) fn backend(
+    name: &str,
+    backend: Spanned<file::Backend>,
+    before: Option<&Backend>,
+    now: Instant,
+    finder: &mut Finder<'_>,
+) -> Backend {
+    let span = backend.span();
+    let backend = backend.into_inner();
+    if backend.servers.is_empty() {
+        finder.add(span, format!("backend {name:?} has no server: write servers = [\"http://127.0.0.1:3000\"]"));
+    }
+    let hash = hash_of(&backend, finder);
+    let passive = passive(&backend);
+    let most = positive(backend.max_connections.as_ref(), finder).unwrap_or(usize::MAX);
+    let (mut endpoints, mut servers) = (Vec::new(), Vec::<Server>::new());
+    let texts: Vec<&str> = backend.servers.iter().map(|text| text.get_ref().as_str()).collect();
+    let mut seen = HashSet::new();
+    for text in &backend.servers {
+        if !seen.insert(text.get_ref()) {
+            finder.add(text.span(), format!("{:?} is listed twice: leave one out", text.get_ref()));
+        }
+        let Some(endpoint) = finder.take(text.span(), endpoint(text.get_ref())) else { continue };
+        let is_drained = backend.drain.iter().any(|drained| drained.get_ref() == text.get_ref());
+        let server = Server::new(endpoints.len(), text.get_ref(), now).with_max_connections(most);
+        servers.push(server.with_passive(passive).drained(is_drained));
+        endpoints.push(endpoint);
+    }
+    for drained in backend.drain.iter().filter(|drained| !texts.contains(&drained.get_ref().as_str())) {
+        let near = suggestion(drained.get_ref(), texts.iter().copied());
+        finder.add(drained.span(), format!("{:?} is none of the servers: {near}", drained.get_ref()));
+    }
+    let balance = match (backend.balance, &hash) {
+        (_, Some(_)) => Balance::Hash,
+        (file::Balance::RoundRobin, None) => Balance::RoundRobin,
+        (file::Balance::LeastConnections, None) => Balance::LeastConnections,
+    };
+    let sticky = backend.sticky_cookie.as_ref().and_then(|text| finder.take(text.span(), cookie_name(text.get_ref())));
+    Backend {
+        name: name.to_owned(),
+        endpoints,
+        group: Group::new(balance, Backend::servers_from(servers, before)),
+        hash,
+        sticky,
+        times: times(&backend),
+        check: backend.check.as_ref().map(|check| self::check(check, finder)),
+    }
+}
+
+/// Reads the address of a server.
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    let how = || {
+        format!(
+            "{text:?} is no server: write http://HOST:PORT, https://HOST:PORT or unix:/PATH, without a path behind the port"
+        )
+    };
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = PathBuf::from(path);
+        return if path.is_absolute() { Ok(Endpoint { tls: false, place: Place::Unix(path) }) } else { Err(how()) };
+    }
+    let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+        (Some(rest), _) => (false, rest),
+        (_, Some(rest)) => (true, rest),
+        _ => return Err(how()),
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let host = Host::new(authority).ok_or_else(how)?;
+    let host = host.as_str().trim_matches(['[', ']']).to_owned();
+    let behind = authority.rsplit_once(']').map_or(authority, |(_, port)| port);
+    let port = match behind.rsplit_once(':') {
+        Some((_, port)) => port.parse().ok().filter(|port| *port != 0).ok_or_else(how)?,
+        None if tls => 443,
+        None => 80,
+    };
+    Ok(Endpoint { tls, place: Place::Tcp { host, port } })
+}
+
+fn hash_of(backend: &file::Backend, finder: &mut Finder<'_>) -> Option<HashOf> {
+    let text = backend.hash.as_ref()?;
+    let read = |text: &str| {
+        let how = || format!("{text:?} is no part of a request: write \"address\", \"header:NAME\" or \"cookie:NAME\"");
+        match text.split_once(':') {
+            None if text == "address" => Ok(HashOf::Address),
+            Some(("header", name)) => HeaderName::try_from(name).map(HashOf::Header).map_err(|_| how()),
+            Some(("cookie", name)) => cookie_name(name).map(HashOf::Cookie),
+            _ => Err(how()),
+        }
+    };
+    finder.take(text.span(), read(text.get_ref()))
+}
+
+/// A name of a cookie is a token, as that of a header.
+fn cookie_name(text: &str) -> Result<String, String> {
+    let is_token = HeaderName::try_from(text).is_ok();
+    is_token
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("{text:?} is no name of a cookie: use letters, digits, - and _"))
+}
+
+fn passive(backend: &file::Backend) -> Passive {
+    let usual = Passive::default();
+    Passive {
+        failures: backend.failures.unwrap_or(usual.failures),
+        time: backend.failure_time.map_or(usual.time, |Time(time)| time),
+    }
+}
+
+fn times(backend: &file::Backend) -> Times {
+    let usual = Times::default();
+    let or = |given: Option<Time>, usual: Duration| given.map_or(usual, |Time(time)| time);
+    Times {
+        connect: or(backend.connect_time, usual.connect),
+        head: or(backend.head_time, usual.head),
+        body: or(backend.body_time, usual.body),
+        idle: or(backend.idle_time, usual.idle),
+        tunnel: or(backend.tunnel_time, usual.tunnel),
+    }
+}
+
+fn check(check: &file::Check, finder: &mut Finder<'_>) -> Check {
+    let path = |text: &Text| {
+        let read = NormalPath::new(text.get_ref()).map(|_| text.get_ref().clone());
+        finder.take(text.span(), read.map_err(|error| format!("{:?} is no path: {}", text.get_ref(), error.reason())))
+    };
+    let path = check.path.as_ref().and_then(path);
+    let or = |given: Option<Time>, usual: u64| given.map_or_else(|| Duration::from_secs(usual), |Time(time)| time);
+    Check {
+        path,
+        every: or(check.every, 5),
+        timeout: or(check.timeout, 2),
+        fall: positive(check.fall.as_ref(), finder).unwrap_or(3),
+        rise: positive(check.rise.as_ref(), finder).unwrap_or(2),
+    }
+}
+
+/// A number that is not 0.
+fn positive<T: Copy + Default + PartialEq>(given: Option<&Spanned<T>>, finder: &mut Finder<'_>) -> Option<T> {
+    let given = given?;
+    if *given.get_ref() == T::default() {
+        finder.add(given.span(), "0 is too few: write a number from 1 on, or leave the key out");
+        return None;
+    }
+    Some(*given.get_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_a_scheme_a_host_and_a_port() {
+        let read = |text: &str| {
+            endpoint(text)
+                .map(|endpoint| (endpoint.tls, endpoint.authority(), matches!(endpoint.place, Place::Unix(_))))
+        };
+        assert_eq!(read("http://127.0.0.1:3000"), Ok((false, "127.0.0.1:3000".to_owned(), false)));
+        assert_eq!(read("https://App.example/"), Ok((true, "app.example".to_owned(), false)));
+        assert_eq!(read("http://[::1]:80"), Ok((false, "[::1]".to_owned(), false)));
+        assert_eq!(read("http://[::1]"), Ok((false, "[::1]".to_owned(), false)));
+        assert_eq!(read("unix:/run/app.sock"), Ok((false, "localhost".to_owned(), true)));
+        for bad in
+            ["127.0.0.1:3000", "http://", "http://a/b", "ftp://a", "http://a:0", "http://a:x", "unix:app.sock", ""]
+        {
+            assert!(read(bad).unwrap_err().contains("unix:/PATH"), "{bad}");
+        }
+    }
+}

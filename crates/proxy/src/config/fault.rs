@@ -1,0 +1,160 @@
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The line, counted from 1; `None` if the whole file is meant.
+    pub line: Option<usize>,
+    /// The fault and its remedy.
+    pub what: String,
+}
+
+/// All that is wrong in a configuration, in the order of its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    path: PathBuf,
+    faults: Vec<Fault>,
+}
+
+impl Faults {
+    /// The faults.
+    #[must_use]
+    pub fn list(&self) -> &[Fault] {
+        &self.faults
+    }
+}
+
+/// One line for each fault: `taut.toml:3: …`.
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        for (at, Fault { line, what }) in self.faults.iter().enumerate() {
+            let end = if at == 0 { "" } else { "\n" };
+            match line {
+                Some(line) => write!(f, "{end}{path}:{line}: {what}")?,
+                None => write!(f, "{end}{path}: {what}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Gathers the faults of one file.
+#[derive(Debug)]
+pub(super) struct Finder<'t> {
+    path: &'t Path,
+    text: &'t str,
+    faults: Vec<Fault>,
+}
+
+impl<'t> Finder<'t> {
+    pub(super) const fn new(path: &'t Path, text: &'t str) -> Self {
+        Self { path, text, faults: Vec::new() }
+    }
+
+    /// Adds a fault at this place in the text.
+    pub(super) fn add(&mut self, span: Range<usize>, what: impl Into<String>) {
+        let line = Some(self.line(&span));
+        self.faults.push(Fault { line, what: what.into() });
+    }
+
+    /// The value, or a fault at this place.
+    pub(super) fn take<T>(&mut self, span: Range<usize>, result: Result<T, String>) -> Option<T> {
+        result.map_err(|what| self.add(span, what)).ok()
+    }
+
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    /// Adds what the parser says.
+    pub(super) fn add_parsed(&mut self, error: &toml::de::Error) {
+        let what = with_nearest(error.message().trim());
+        match error.span() {
+            Some(span) => self.add(span, what),
+            None => self.faults.push(Fault { line: None, what }),
+        }
+    }
+
+    pub(super) fn finish<T>(mut self, value: T) -> Result<T, Faults> {
+        if self.faults.is_empty() {
+            return Ok(value);
+        }
+        self.faults.sort_by_key(|fault| fault.line);
+        Err(Faults { path: self.path.to_owned(), faults: self.faults })
+    }
+
+    pub(super) fn fail(mut self) -> Faults {
+        self.faults.sort_by_key(|fault| fault.line);
+        Faults { path: self.path.to_owned(), faults: self.faults }
+    }
+}
+
+/// The faults of a file that cannot be read.
+pub(super) fn unreadable(path: &Path, what: String) -> Faults {
+    Faults { path: path.to_owned(), faults: vec![Fault { line: None, what }] }
+}
+
+/// Names the nearest key, where serde lists those that it knows.
+fn with_nearest(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant ")) else {
+        return message.to_owned();
+    };
+    let mut names = rest.split('`').skip(1).step_by(2);
+    let Some(unknown) = names.next() else { return message.to_owned() };
+    let known: Vec<&str> = names.collect();
+    let kind = if message.starts_with("unknown field") { "key" } else { "value" };
+    let nearest = known.iter().min_by_key(|name| distance(unknown, name));
+    match nearest.filter(|name| distance(unknown, name) <= unknown.len().max(4) / 2) {
+        Some(nearest) => format!("there is no {kind} {unknown:?}: did you mean {nearest:?}?"),
+        None => format!("there is no {kind} {unknown:?}: write one of {}", known.join(", ")),
+    }
+}
+
+/// The nearest of these names, if it is near.
+pub(super) fn nearest<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let nearest = names.into_iter().min_by_key(|name| distance(unknown, name))?;
+    (distance(unknown, nearest) <= unknown.len().max(4) / 2).then_some(nearest)
+}
+
+/// Letters to insert, remove or replace (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = at;
+        row[0] = at + 1;
+        for (column, candidate) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *candidate);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_that_with_the_fewest_changes() {
+        assert_eq!((distance("", "abc"), distance("kitten", "sitting"), distance("a", "a")), (3, 3, 0));
+        assert_eq!(nearest("lisen", ["route", "listen", "backend"]), Some("listen"));
+        assert_eq!(nearest("zzzzzz", ["route", "listen"]), None);
+    }
+
+    #[test]
+    fn messages_of_serde_get_the_nearest_name() {
+        let said = with_nearest("unknown field `lisen`, expected one of `listen`, `route`");
+        assert_eq!(said, "there is no key \"lisen\": did you mean \"listen\"?");
+        let said = with_nearest("unknown field `x`, expected `listen` or `certificates`");
+        assert!(said.ends_with("write one of listen, certificates"), "{said}");
+        assert_eq!(with_nearest("missing field `to`"), "missing field `to`");
+    }
+}

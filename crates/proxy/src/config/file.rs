@@ -1,0 +1,165 @@
+//! The keys of the file, as serde reads them.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+
+pub(super) type Text = Spanned<String>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) listen: Vec<Text>,
+    #[serde(default)]
+    pub(super) certificates: Vec<Certificate>,
+    #[serde(default)]
+    pub(super) plain: Option<Spanned<bool>>,
+    #[serde(default)]
+    pub(super) pages: BTreeMap<Text, Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) route: Vec<Spanned<Route>>,
+    #[serde(default)]
+    pub(super) backend: BTreeMap<Text, Spanned<Backend>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Certificate {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Route {
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) hosts: Vec<Text>,
+    pub(super) path: Option<Text>,
+    #[serde(default)]
+    pub(super) exact: bool,
+    pub(super) to: Option<Text>,
+    pub(super) redirect: Option<Spanned<Redirect>>,
+    pub(super) answer: Option<Spanned<Answer>>,
+    pub(super) rewrite: Option<Text>,
+    pub(super) host: Option<Text>,
+    #[serde(default)]
+    pub(super) request: Edits,
+    #[serde(default)]
+    pub(super) response: Edits,
+    pub(super) origins: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    pub(super) allow: Vec<Text>,
+    #[serde(default)]
+    pub(super) deny: Vec<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edits {
+    #[serde(default)]
+    pub(super) remove: Vec<Text>,
+    #[serde(default)]
+    pub(super) set: BTreeMap<Text, Text>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Redirect {
+    pub(super) to: String,
+    pub(super) status: Option<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Option<String>,
+    pub(super) file: Option<PathBuf>,
+    pub(super) content_type: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Backend {
+    pub(super) servers: Vec<Text>,
+    #[serde(default)]
+    pub(super) drain: Vec<Text>,
+    #[serde(default)]
+    pub(super) balance: Balance,
+    pub(super) hash: Option<Text>,
+    pub(super) sticky_cookie: Option<Text>,
+    pub(super) max_connections: Option<Spanned<usize>>,
+    pub(super) failures: Option<u32>,
+    pub(super) failure_time: Option<Time>,
+    pub(super) connect_time: Option<Time>,
+    pub(super) head_time: Option<Time>,
+    pub(super) body_time: Option<Time>,
+    pub(super) idle_time: Option<Time>,
+    pub(super) tunnel_time: Option<Time>,
+    pub(super) check: Option<Check>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Balance {
+    #[default]
+    RoundRobin,
+    LeastConnections,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    pub(super) path: Option<Text>,
+    pub(super) every: Option<Time>,
+    pub(super) timeout: Option<Time>,
+    pub(super) fall: Option<Spanned<u32>>,
+    pub(super) rise: Option<Spanned<u32>>,
+}
+
+/// A time with its unit.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Time(pub(super) Duration);
+
+impl TryFrom<String> for Time {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let how = || format!("{text:?} is no time: write a number with its unit, as 500ms, 30s, 2m or 1h; at most 24h");
+        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(how)?;
+        let (number, unit) = text.split_at(at);
+        let scale = match unit {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(how()),
+        };
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let millis = number.parse::<u64>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(scale));
+        let millis = millis.filter(|millis| (1..=86_400_000).contains(millis)).ok_or_else(how)?;
+        Ok(Self(Duration::from_millis(millis)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        let time = |text: &str| Time::try_from(text.to_owned()).map(|Time(time)| time.as_millis());
+        assert_eq!(
+            (time("500ms"), time("30s"), time("2m"), time("24h")),
+            (Ok(500), Ok(30_000), Ok(120_000), Ok(86_400_000))
+        );
+        for bad in ["", "5", "0s", "-1s", "+1s", "1.5s", "25h", "s", "5 s", "99999999999999999999h"] {
+            assert!(time(bad).unwrap_err().contains("30s"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `[[route]]`: hosts and a path, and the outcome of their requests.
+
+use super::fault::Finder;
+use super::file::{self, Text};
+use super::{Reader, suggestion};
+use crate::plan::{Action, Answer, Edits, Forward, HostSent, Plan, Route};
+use crate::prefix::Prefix;
+use crate::route::{Host, HostPattern, NormalPath, PathPattern};
+use std::collections::BTreeMap;
+use tautline::Origins;
+use tautline::http::{HeaderName, HeaderValue, StatusCode};
+use toml::Spanned;
+
+/// Headers of one connection, or of the frame of a message. The proxy writes them itself.
+const OWN: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "set-cookie",
+];
+
+/// The parts of a configuration that a route refers to.
+pub(super) struct Known<'k> {
+    pub(super) backends: &'k BTreeMap<String, usize>,
+    /// The lines of the routes so far, this one included.
+    pub(super) lines: &'k [usize],
+}
+
+/// Adds a route to the plan, and its hosts and path to the table.
+pub(super) fn add(
+    reader: &Reader<'_>,
+    entry: Spanned<file::Route>,
+    plan: &mut Plan,
+    known: &Known<'_>,
+    finder: &mut Finder<'_>,
+) {
+    let span = entry.span();
+    let route = entry.into_inner();
+    let (path_span, path) =
+        route.path.as_ref().map_or_else(|| (span.clone(), "/"), |path| (path.span(), path.get_ref().as_str()));
+    let path = finder.take(path_span, PathPattern::new(path, route.exact));
+    let path = path.unwrap_or_else(|| PathPattern::Prefix("/".to_owned()));
+    let mut hosts = Vec::new();
+    for text in &route.hosts {
+        hosts.extend(finder.take(text.span(), HostPattern::new(text.get_ref())));
+    }
+    if route.hosts.is_empty() {
+        hosts.push(HostPattern::Any);
+    }
+    let number = plan.routes.len();
+    for host in &hosts {
+        if let Err(other) = plan.table.add(host, &path, number) {
+            let line = known.lines.get(other).copied().unwrap_or_default();
+            let place = format!("host {host} and path {:?}", path.as_str());
+            finder.add(span.clone(), format!("{place} have two routes: leave out this one, or that of line {line}"));
+        }
+    }
+    let name = route
+        .name
+        .clone()
+        .unwrap_or_else(|| hosts.first().map(|host| format!("{host}{}", path.as_str())).unwrap_or_default());
+    let origins = route.origins.as_ref().and_then(|list| {
+        let read = Origins::list(list.get_ref()).map_err(|error| error.to_string());
+        finder.take(list.span(), read)
+    });
+    let (allow, deny) = (prefixes(&route.allow, finder), prefixes(&route.deny, finder));
+    let action = action(reader, &span, route, known, finder);
+    plan.routes.push(Route { name, path, action, allow, deny, origins });
+}
+
+fn prefixes(list: &[Text], finder: &mut Finder<'_>) -> Vec<Prefix> {
+    list.iter().filter_map(|text| finder.take(text.span(), text.get_ref().parse())).collect()
+}
+
+fn action(
+    reader: &Reader<'_>,
+    span: &std::ops::Range<usize>,
+    route: file::Route,
+    known: &Known<'_>,
+    finder: &mut Finder<'_>,
+) -> Action {
+    let nothing = || Action::Answer(answer_of(StatusCode::NOT_FOUND, None, Vec::new()));
+    let forwards_only = [
+        (route.rewrite.as_ref().map(Spanned::span), "rewrite"),
+        (route.host.as_ref().map(Spanned::span), "host"),
+        (route.origins.as_ref().map(Spanned::span), "origins"),
+    ];
+    if route.to.is_none() {
+        for (span, key) in forwards_only {
+            if let Some(span) = span {
+                finder.add(span, format!("{key} has no effect without `to`: leave it out"));
+            }
+        }
+    }
+    match (route.to, route.redirect, route.answer) {
+        (Some(to), None, None) => {
+            let request = edits(route.request, finder);
+            let response = edits(route.response, finder);
+            let rewrite = route.rewrite.and_then(|text| finder.take(text.span(), rewrite(text.get_ref())));
+            let host =
+                route.host.and_then(|text| finder.take(text.span(), host_sent(text.get_ref()))).unwrap_or_default();
+            let Some(&backend) = known.backends.get(to.get_ref()) else {
+                let near = suggestion(to.get_ref(), known.backends.keys().map(String::as_str));
+                finder.add(to.span(), format!("there is no backend {:?}: {near}", to.get_ref()));
+                return nothing();
+            };
+            Action::Forward(Forward { backend, rewrite, host, request, response })
+        }
+        (None, Some(redirect), None) => {
+            let at = redirect.span();
+            finder.take(at, self::redirect(redirect.into_inner())).unwrap_or_else(nothing)
+        }
+        (None, None, Some(answer)) => {
+            let at = answer.span();
+            let made = self::answer(reader, answer.into_inner());
+            finder.take(at, made).map_or_else(nothing, Action::Answer)
+        }
+        (None, None, None) => {
+            finder.add(span.clone(), "the route has no outcome: write to = \"BACKEND\", redirect or answer");
+            nothing()
+        }
+        _ => {
+            finder.add(span.clone(), "the route has more than one outcome: keep one of `to`, `redirect` and `answer`");
+            nothing()
+        }
+    }
+}
+
+fn edits(edits: file::Edits, finder: &mut Finder<'_>) -> Edits {
+    let mut made = Edits::default();
+    let name = |text: &Text, finder: &mut Finder<'_>| {
+        let name = HeaderName::try_from(text.get_ref().as_str())
+            .map_err(|_| format!("{:?} is no name of a header", text.get_ref()));
+        let name = name.and_then(|name| {
+            let own = OWN.contains(&name.as_str()) || name.as_str().starts_with("sec-websocket-");
+            if own { Err(format!("the proxy writes {name} itself: leave it out")) } else { Ok(name) }
+        });
+        finder.take(text.span(), name)
+    };
+    for text in &edits.remove {
+        made.remove.extend(name(text, finder));
+    }
+    for (text, value) in &edits.set {
+        let (at, value) = (value.span(), HeaderValue::try_from(value.get_ref().as_str()));
+        let value = finder
+            .take(at, value.map_err(|_| "no value of a header has line ends or controls: leave them out".to_owned()));
+        made.set.extend(name(text, finder).zip(value));
+    }
+    made
+}
+
+fn rewrite(text: &str) -> Result<String, String> {
+    let path = NormalPath::new(text).map_err(|error| format!("{text:?} is no path: {}", error.reason()))?;
+    if path.as_str() == text { Ok(text.to_owned()) } else { Err(format!("write {:?}", path.as_str())) }
+}
+
+fn host_sent(text: &str) -> Result<HostSent, String> {
+    match text {
+        "client" => Ok(HostSent::Client),
+        "server" => Ok(HostSent::Server),
+        name => {
+            let is_host = Host::new(name).is_some();
+            let value = HeaderValue::try_from(name).ok().filter(|_| is_host);
+            value.map(HostSent::Name).ok_or_else(|| format!("{name:?} is no host: write client, server or a name"))
+        }
+    }
+}
+
+fn redirect(redirect: file::Redirect) -> Result<Action, String> {
+    let status = redirect.status.unwrap_or(308);
+    let status = StatusCode::from_u16(status).ok().filter(|status| matches!(status.as_u16(), 301..=303 | 307 | 308));
+    let status = status.ok_or("no redirect has this status: write 301, 302, 303, 307 or 308")?;
+    let is_target =
+        redirect.to.starts_with('/') || redirect.to.starts_with("https://") || redirect.to.starts_with("http://");
+    if !is_target || HeaderValue::try_from(&redirect.to).is_err() || redirect.to.starts_with("//") {
+        return Err(format!(
+            "{:?} is no target: write a path, https://… or http://…; * at its end keeps path and query",
+            redirect.to
+        ));
+    }
+    Ok(Action::Redirect { status, to: redirect.to })
+}
+
+fn answer(reader: &Reader<'_>, answer: file::Answer) -> Result<Answer, String> {
+    let status = StatusCode::from_u16(answer.status).ok().filter(|status| status.as_u16() >= 200);
+    let status = status.filter(|status| status.as_u16() <= 599);
+    let status = status.ok_or("no answer has this status: write 200 to 599")?;
+    let body = match (answer.body, answer.file) {
+        (Some(_), Some(_)) => return Err("an answer has one body: keep `body` or `file`".to_owned()),
+        (Some(body), None) => body.into_bytes(),
+        (None, Some(file)) => reader.file(&file)?,
+        (None, None) => Vec::new(),
+    };
+    let content_type = answer.content_type.map(HeaderValue::try_from).transpose();
+    let content_type = content_type.map_err(|_| "content-type has line ends or controls: leave them out")?;
+    Ok(answer_of(status, content_type, body))
+}
+
+fn answer_of(status: StatusCode, content_type: Option<HeaderValue>, body: Vec<u8>) -> Answer {
+    let content_type = content_type.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8"));
+    Answer { status, content_type, body }
+}

@@ -1,0 +1,208 @@
+use super::*;
+use crate::plan::{Action, HashOf, HostSent, NoRoute};
+use std::time::Duration;
+
+const WHOLE: &str = r#"
+listen = [":443"]
+certificates = [{ cert = "cert.pem", key = "/etc/key.pem" }]
+
+[[route]]
+name = "site"
+hosts = ["app.example", "*.app.example"]
+to = "app"
+host = "server"
+request.set = { X-Edge = "1" }
+request.remove = ["X-Debug"]
+response.remove = ["Server"]
+origins = ["https://app.example"]
+
+[[route]]
+hosts = ["app.example"]
+path = "/api"
+rewrite = "/v1"
+to = "api"
+allow = ["10.0.0.0/8"]
+deny = ["10.0.0.7"]
+
+[[route]]
+redirect = { to = "https://app.example/*" }
+
+[[route]]
+path = "/health"
+exact = true
+answer = { status = 200, body = "well\n" }
+
+[backend.app]
+servers = ["http://10.0.0.1:3000", "http://10.0.0.2:3000"]
+drain = ["http://10.0.0.2:3000"]
+balance = "least-connections"
+sticky-cookie = "srv"
+max-connections = 100
+failures = 5
+failure-time = "20s"
+connect-time = "2s"
+tunnel-time = "2h"
+check = { path = "/healthz", every = "3s", fall = 2 }
+
+[backend.api]
+servers = ["unix:/run/api.sock"]
+hash = "cookie:user"
+"#;
+
+fn plan(text: &str) -> Result<Plan, Faults> {
+    parse(Path::new("dir/taut.toml"), text, None, Instant::now())
+}
+
+/// The faults, each with its line.
+fn faults(text: &str) -> Vec<String> {
+    plan(text)
+        .unwrap_err()
+        .to_string()
+        .lines()
+        .map(|line| line.strip_prefix("dir/taut.toml:").unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_whole_configuration_becomes_a_plan() {
+    let plan = plan(WHOLE).unwrap();
+    assert_eq!(plan.certificates[0].cert, Path::new("dir/cert.pem"));
+    assert_eq!(plan.certificates[0].key, Path::new("/etc/key.pem"));
+    let (site, path) = plan.route(Some("x.app.example"), "/a?b", None).unwrap();
+    assert_eq!((site.name.as_str(), path.as_str(), path.query()), ("site", "/a", "?b"));
+    let Action::Forward(forward) = &site.action else { panic!() };
+    assert_eq!(forward.host, HostSent::Server);
+    let app = &plan.backends[forward.backend];
+    assert_eq!((app.name.as_str(), app.sticky.as_deref()), ("app", Some("srv")));
+    assert_eq!(app.check.as_ref().unwrap().every, Duration::from_secs(3));
+    assert_eq!((app.times.connect, app.times.tunnel), (Duration::from_secs(2), Duration::from_secs(7200)));
+    let (api, path) = plan.route(Some("app.example"), "/api/x", Some("10.1.1.1".parse().unwrap())).unwrap();
+    assert_eq!(api.path.rewrite(&path, "/v1"), "/v1/x");
+    let Action::Forward(forward) = &api.action else { panic!() };
+    assert_eq!(plan.backends[forward.backend].hash, Some(HashOf::Cookie("user".to_owned())));
+}
+
+#[test]
+fn a_plan_refuses_what_has_no_route_and_sources_that_are_denied() {
+    let plan = plan(WHOLE).unwrap();
+    let route = |host: &str, target: &str, source: &str| {
+        plan.route(Some(host), target, Some(source.parse().unwrap())).map(|(route, _)| route.name.clone())
+    };
+    assert_eq!(route("app.example", "/api", "10.0.0.7"), Err(NoRoute::Forbidden));
+    assert_eq!(route("app.example", "/x/../%61pi", "192.0.2.1"), Err(NoRoute::Forbidden));
+    assert_eq!(route("app.example", "/", "10.0.0.7"), Ok("site".to_owned()));
+    assert!(matches!(route("a b", "/", "10.0.0.1"), Err(NoRoute::BadRequest(_))));
+    assert!(matches!(route("app.example", "/%2f", "10.0.0.1"), Err(NoRoute::BadRequest(_))));
+    let one = self::plan("[[route]]\nhosts = [\"a\"]\nanswer = { status = 200 }\n").unwrap();
+    assert_eq!(one.route(Some("b"), "/", None).unwrap_err(), NoRoute::NotFound);
+    let (fallback, path) = plan.route(None, "/a?b", None).unwrap();
+    let Action::Redirect { to, status } = &fallback.action else { panic!() };
+    assert_eq!((Action::location(to, &path).as_str(), status.as_u16()), ("https://app.example/a?b", 308));
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest_one() {
+    assert_eq!(faults("\nlisen = [\":1\"]\n"), ["2: there is no key \"lisen\": did you mean \"listen\"?"]);
+    let said = faults("[[route]]\nto = \"a\"\nrewite = \"/\"\n");
+    assert_eq!(said, ["3: there is no key \"rewite\": did you mean \"rewrite\"?"]);
+    let said = faults("[backend.a]\nservers = [\"http://a\"]\nmax-connection = 1\n");
+    assert_eq!(said, ["3: there is no key \"max-connection\": did you mean \"max-connections\"?"]);
+    let said = faults("[backend.a]\nservers = [\"http://a\"]\nbalance = \"least-conections\"\n");
+    assert_eq!(said, ["3: there is no value \"least-conections\": did you mean \"least-connections\"?"]);
+}
+
+#[test]
+fn all_faults_are_reported_with_their_lines_and_remedies() {
+    let said = faults(
+        "[[route]]\nhosts = [\"a:80\"]\nto = \"ap\"\n\n[[route]]\npath = \"/x//y\"\nto = \"app\"\nhost = \"a b\"\n\n[[route]]\nto = \"app\"\nallow = [\"10\"]\n\
+         \n[backend.app]\nservers = [\"127.0.0.1:1\", \"http://a\", \"http://a\"]\ndrain = [\"http://b\"]\nmax-connections = 0\n",
+    );
+    let expected = [
+        (2, "without a port"),
+        (3, "did you mean \"app\"?"),
+        (6, "write \"/x/y\""),
+        (8, "write client, server or a name"),
+        (12, "10.0.0.0/8"),
+        (15, "write http://HOST:PORT"),
+        (15, "listed twice"),
+        (16, "none of the servers"),
+        (17, "from 1 on"),
+    ];
+    for (line, what) in expected {
+        let found = said.iter().any(|fault| fault.starts_with(&format!("{line}: ")) && fault.contains(what));
+        assert!(found, "line {line}, {what}: {said:#?}");
+    }
+}
+
+#[test]
+fn values_of_a_wrong_form_are_refused_with_their_line() {
+    let backend = "[[route]]\nto = \"a\"\n[backend.a]\nservers = [\"http://a\"]\n";
+    for (line, remedy) in [
+        ("connect-time = \"5\"", "30s"),
+        ("hash = \"adress\"", "\"address\""),
+        ("hash = \"header:a b\"", "header:NAME"),
+        ("sticky-cookie = \"a;b\"", "letters"),
+        ("check = { path = \"x\" }", "begin with a slash"),
+        ("check = { fall = 0 }", "from 1 on"),
+        ("max-connections = \"many\"", "expected"),
+    ] {
+        let said = faults(&format!("{backend}{line}\n"));
+        assert!(said.len() == 1 && said[0].starts_with("5: ") && said[0].contains(remedy), "{line}: {said:?}");
+    }
+}
+
+#[test]
+fn a_route_has_one_outcome() {
+    let backend = "[backend.a]\nservers = [\"http://a\"]\n";
+    for (route, remedy) in [
+        ("path = \"/\"", "no outcome"),
+        ("to = \"a\"\nanswer = { status = 200 }", "more than one outcome"),
+        ("answer = { status = 99 }", "200 to 599"),
+        ("answer = { status = 200, body = \"\", file = \"x\" }", "one body"),
+        ("answer = { status = 200, file = \"no such file\" }", "cannot read dir/no such file"),
+        ("redirect = { to = \"//evil\" }", "write a path"),
+        ("redirect = { to = \"/\", status = 200 }", "301"),
+        ("redirect = { to = \"/\" }\nhost = \"server\"", "no effect"),
+        ("to = \"a\"\nrequest.set = { Host = \"x\" }", "the proxy writes host itself"),
+        ("to = \"a\"\nrequest.set = { A = \"x\\ny\" }", "line ends"),
+        ("to = \"a\"\nresponse.remove = [\"Transfer-Encoding\"]", "the proxy writes"),
+        ("to = \"a\"\norigins = [\"a.example\"]", "https://a.example"),
+    ] {
+        let said = faults(&format!("[[route]]\n{route}\n{backend}"));
+        assert!(said.len() == 1 && said[0].contains(remedy), "{route}: {said:?}");
+    }
+    assert!(faults("listen = [\":1\"]\n")[0].contains("no route"));
+}
+
+#[test]
+fn two_routes_for_one_place_name_both_lines() {
+    let said = faults(
+        "[[route]]\nto = \"a\"\n[[route]]\nhosts = [\"*\"]\nto = \"a\"\n[backend.a]\nservers = [\"http://a\"]\n",
+    );
+    assert!(said[0].starts_with("3: ") && said[0].contains("that of line 1"), "{said:?}");
+}
+
+#[test]
+fn errors_of_the_syntax_have_a_line() {
+    assert!(faults("listen = [\":1\"\n\n[[route]]\n")[0].split(':').next().unwrap().parse::<usize>().is_ok());
+    assert!(plan("listen = 5").unwrap_err().to_string().starts_with("dir/taut.toml:1: "));
+}
+
+#[test]
+fn flags_make_the_same_plan_as_a_file() {
+    let servers = ["http://127.0.0.1:3000".to_owned(), "unix:/run/b.sock".to_owned()];
+    let plan = of_servers(&servers, None, Instant::now()).unwrap();
+    assert_eq!(plan.backends[0].endpoints.len(), 2);
+    assert!(plan.route(Some("any"), "/x", None).is_ok());
+    let error = of_servers(&["3000".to_owned()], None, Instant::now()).unwrap_err();
+    assert!(error.contains("write http://HOST:PORT"), "{error}");
+}
+
+#[test]
+fn a_reload_keeps_the_health_of_servers_that_stay() {
+    let before = plan(WHOLE).unwrap();
+    before.backends[1].group.servers()[0].set_healthy(false);
+    let after = parse(Path::new("x"), &WHOLE.replace("10.0.0.2", "10.0.0.3"), Some(&before), Instant::now()).unwrap();
+    let health: Vec<bool> = after.backends[1].group.servers().iter().map(|server| server.is_healthy()).collect();
+    assert_eq!(health, [false, true]);
+}

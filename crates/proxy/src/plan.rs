@@ -1,0 +1,356 @@
+//! The plan: all that a proxy does, in values that never change. A reload makes another one.
+
+use crate::balance::{Group, Key, Lease, Server, Unavailable, Wish};
+use crate::prefix::Prefix;
+use crate::route::{Host, NormalPath, PathPattern, Table};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::Origins;
+use tautline::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificatePaths {
+    /// The chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+/// All that a proxy does.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Addresses to listen at, as `--listen` takes them. A reload does not change them.
+    pub listen: Vec<String>,
+    /// Certificates; without any the proxy makes a development certificate.
+    pub certificates: Vec<CertificatePaths>,
+    /// Whether clients come without TLS. A reload does not change it.
+    pub plain: bool,
+    /// The routes, in the order of the configuration.
+    pub routes: Vec<Route>,
+    /// The groups of servers.
+    pub backends: Vec<Arc<Backend>>,
+    /// From hosts and paths to routes.
+    pub table: Table,
+    /// Answers in place of the short texts that the proxy itself gives.
+    pub pages: Vec<(StatusCode, Vec<u8>)>,
+}
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    /// Its name in logs: the one of the configuration, or host and path.
+    pub name: String,
+    /// The path that requests fit.
+    pub path: PathPattern,
+    /// The outcome for a request.
+    pub action: Action,
+    /// Source addresses that may use it; empty for all.
+    pub allow: Vec<Prefix>,
+    /// Source addresses that may not use it. They take precedence.
+    pub deny: Vec<Prefix>,
+    /// Pages that may open WebSockets; `None` for all, since the backend has its own rule.
+    pub origins: Option<Origins>,
+}
+
+/// The outcome for a request.
+#[derive(Debug)]
+pub enum Action {
+    /// Pass it to a server.
+    Forward(Forward),
+    /// Send the client elsewhere.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: StatusCode,
+        /// The target; one that ends in `*` gets path and query of the request in its place.
+        to: String,
+    },
+    /// Answer with this.
+    Answer(Answer),
+}
+
+/// How requests are passed on.
+#[derive(Debug)]
+pub struct Forward {
+    /// The index of the group in [`Plan::backends`].
+    pub backend: usize,
+    /// The path in place of the route's own.
+    pub rewrite: Option<String>,
+    /// The host that the server is told.
+    pub host: HostSent,
+    /// Changes of the request's headers.
+    pub request: Edits,
+    /// Changes of the response's headers.
+    pub response: Edits,
+}
+
+/// The host that a server is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HostSent {
+    /// That of the client.
+    #[default]
+    Client,
+    /// That of the server's address.
+    Server,
+    /// This one.
+    Name(HeaderValue),
+}
+
+/// Changes of headers: removals first, then values that replace all of their name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edits {
+    /// Names to remove.
+    pub remove: Vec<HeaderName>,
+    /// Headers to set.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Edits {
+    /// Changes these headers.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        self.remove.iter().for_each(|name| _ = headers.remove(name));
+        for (name, value) in &self.set {
+            headers.insert(name, value.clone());
+        }
+    }
+}
+
+/// A fixed answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The type of the body.
+    pub content_type: HeaderValue,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A group of servers with its rules.
+#[derive(Debug)]
+pub struct Backend {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The addresses of the servers, by their numbers.
+    pub endpoints: Vec<Endpoint>,
+    /// The servers.
+    pub group: Group,
+    /// The part of a request whose hash chooses a server.
+    pub hash: Option<HashOf>,
+    /// The cookie that the proxy sets to bind clients to a server.
+    pub sticky: Option<String>,
+    /// Deadlines.
+    pub times: Times,
+    /// Active checks.
+    pub check: Option<Check>,
+}
+
+/// The part of a request whose hash chooses a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashOf {
+    /// The client's address.
+    Address,
+    /// A header.
+    Header(HeaderName),
+    /// A cookie.
+    Cookie(String),
+}
+
+/// The place of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Whether it is reached by TLS.
+    pub tls: bool,
+    /// Its address.
+    pub place: Place,
+}
+
+/// The address of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A host and a port.
+    Tcp {
+        /// A name or an address; one of version 6 without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// The value of `Host` for this server.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        match &self.place {
+            Place::Tcp { host, port } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                if *port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{port}") }
+            }
+            Place::Unix(_) => "localhost".to_owned(),
+        }
+    }
+}
+
+/// Deadlines of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// From the attempt to the connection, TLS included.
+    pub connect: Duration,
+    /// From the request's end to the response's head.
+    pub head: Duration,
+    /// Without a byte of a body either way.
+    pub body: Duration,
+    /// For which a connection without a request is kept.
+    pub idle: Duration,
+    /// Without a byte either way on an upgraded connection.
+    pub tunnel: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { connect: seconds(5), head: seconds(60), body: seconds(60), idle: seconds(30), tunnel: seconds(3600) }
+    }
+}
+
+/// Active checks: requests of the proxy's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The path of a GET that must be answered with a status below 400; `None` only connects.
+    pub path: Option<String>,
+    /// Time between two checks.
+    pub every: Duration,
+    /// Time for one check.
+    pub timeout: Duration,
+    /// Failures in a row that make a server unhealthy.
+    pub fall: u32,
+    /// Successes in a row that make it healthy again.
+    pub rise: u32,
+}
+
+/// The reason why a request has no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoute {
+    /// The host or the path has no form that proxy and backend agree on: status 400.
+    BadRequest(&'static str),
+    /// No route fits: status 404.
+    NotFound,
+    /// The route is not for this source: status 403.
+    Forbidden,
+}
+
+impl NoRoute {
+    /// The status to answer with.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+impl Plan {
+    /// Finds the route of a request.
+    ///
+    /// # Errors
+    /// If there is none for it.
+    pub fn route(
+        &self,
+        host: Option<&str>,
+        target: &str,
+        source: Option<IpAddr>,
+    ) -> Result<(&Route, NormalPath), NoRoute> {
+        let host = match host.filter(|host| !host.is_empty()) {
+            Some(host) => Some(Host::new(host).ok_or(NoRoute::BadRequest("Host names no host"))?),
+            None => None,
+        };
+        let path = NormalPath::new(target).map_err(|error| NoRoute::BadRequest(error.reason()))?;
+        let found = self.table.find(host.as_ref(), &path).and_then(|at| self.routes.get(at));
+        let route = found.ok_or(NoRoute::NotFound)?;
+        if route.allows(source) { Ok((route, path)) } else { Err(NoRoute::Forbidden) }
+    }
+
+    /// The body for an answer of the proxy itself, if the configuration has one.
+    #[must_use]
+    pub fn page(&self, status: StatusCode) -> Option<&[u8]> {
+        self.pages.iter().find(|(of, _)| *of == status).map(|(_, page)| page.as_slice())
+    }
+}
+
+impl Route {
+    /// Whether a client may use it. Clients of Unix sockets have no address, and no list keeps them out.
+    fn allows(&self, source: Option<IpAddr>) -> bool {
+        let Some(source) = source else { return true };
+        let is_in = |list: &[Prefix]| list.iter().any(|prefix| prefix.contains(source));
+        !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
+    }
+}
+
+impl Action {
+    /// The target of a redirect for a request.
+    #[must_use]
+    pub fn location(to: &str, path: &NormalPath) -> String {
+        match to.strip_suffix('*') {
+            Some(to) => format!("{}{}{}", to.trim_end_matches('/'), path.as_str(), path.query()),
+            None => to.to_owned(),
+        }
+    }
+}
+
+impl Backend {
+    /// Chooses a server for a request. `tried` are those that it has tried.
+    ///
+    /// # Errors
+    /// If no server may have one more connection now.
+    pub fn choose(
+        &self,
+        headers: &HeaderMap,
+        source: Option<IpAddr>,
+        tried: &[usize],
+        now: Instant,
+    ) -> Result<Lease, Unavailable> {
+        let key = match &self.hash {
+            None => None,
+            Some(HashOf::Address) => source.map(|source| Key::new(source.to_canonical().to_string().as_bytes())),
+            Some(HashOf::Header(name)) => headers.get(name).map(|value| Key::new(value.as_bytes())),
+            Some(HashOf::Cookie(name)) => cookie(headers, name).map(|value| Key::new(value.as_bytes())),
+        };
+        let sticky = self.sticky.as_deref().and_then(|name| cookie(headers, name));
+        self.group.choose(&Wish { key, sticky, tried }, now)
+    }
+
+    /// The `Set-Cookie` that binds a client to a server, if it is not bound to it already.
+    #[must_use]
+    pub fn set_cookie(&self, headers: &HeaderMap, server: &Server, secure: bool) -> Option<HeaderValue> {
+        let name = self.sticky.as_deref()?;
+        if cookie(headers, name) == Some(server.cookie()) {
+            return None;
+        }
+        let secure = if secure { "; Secure" } else { "" };
+        let text = format!("{name}={}; Path=/; HttpOnly; SameSite=Lax{secure}", server.cookie());
+        HeaderValue::try_from(text).ok()
+    }
+
+    /// Lets servers that stay go on with the counts and health that they had before a reload.
+    pub(crate) fn servers_from(servers: Vec<Server>, before: Option<&Self>) -> Vec<Arc<Server>> {
+        let known = |name: &str| before?.group.servers().iter().find(|server| server.name() == name);
+        let goes_on = |server: Server| match known(server.name()) {
+            Some(before) => server.instead_of(before),
+            None => server,
+        };
+        servers.into_iter().map(goes_on).map(Arc::new).collect()
+    }
+}
+
+/// The value of a cookie.
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
