@@ -7,9 +7,12 @@
 
 pub mod balance;
 pub mod config;
+pub mod health;
+mod live;
 pub mod plan;
 mod prefix;
 pub mod route;
 
+pub use live::Live;
 pub use plan::Plan;
 pub use prefix::Prefix;

@@ -50,6 +50,7 @@ pub(super) fn backend(
         (file::Balance::LeastConnections, None) => Balance::LeastConnections,
     };
     let sticky = backend.sticky_cookie.as_ref().and_then(|text| finder.take(text.span(), cookie_name(text.get_ref())));
+    let check = backend.check.as_ref().map(|check| self::check(check, &endpoints, finder));
     Backend {
         name: name.to_owned(),
         endpoints,
@@ -57,7 +58,7 @@ pub(super) fn backend(
         hash,
         sticky,
         times: times(&backend),
-        check: backend.check.as_ref().map(|check| self::check(check, finder)),
+        check,
     }
 }
 
@@ -131,7 +132,10 @@ fn times(backend: &file::Backend) -> Times {
     }
 }
 
-fn check(check: &file::Check, finder: &mut Finder<'_>) -> Check {
+fn check(check: &file::Check, endpoints: &[Endpoint], finder: &mut Finder<'_>) -> Check {
+    if let Some(path) = check.path.as_ref().filter(|_| endpoints.iter().any(|endpoint| endpoint.tls)) {
+        finder.add(path.span(), "checks of https servers only connect: leave out the path");
+    }
     let path = |text: &Text| {
         let read = NormalPath::new(text.get_ref()).map(|_| text.get_ref().clone());
         finder.take(text.span(), read.map_err(|error| format!("{:?} is no path: {}", text.get_ref(), error.reason())))

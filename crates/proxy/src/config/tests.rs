@@ -144,8 +144,10 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         ("sticky-cookie = \"a;b\"", "letters"),
         ("check = { path = \"x\" }", "begin with a slash"),
         ("check = { fall = 0 }", "from 1 on"),
+        ("check = { path = \"/\" }", "only connect"),
         ("max-connections = \"many\"", "expected"),
     ] {
+        let backend = if remedy == "only connect" { backend.replace("http:", "https:") } else { backend.to_owned() };
         let said = faults(&format!("{backend}{line}\n"));
         assert!(said.len() == 1 && said[0].starts_with("5: ") && said[0].contains(remedy), "{line}: {said:?}");
     }
