@@ -80,6 +80,8 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Arguments>),
+    #[cfg(feature = "proxy")]
+    Proxy(Box<serve::ProxyArguments>),
     Check(Box<serve::CheckArguments>),
     Connect(connect::Arguments),
     Probe(probe::Arguments),
@@ -112,7 +114,13 @@ fn main() -> ExitCode {
     output::set_format(cli.log_format);
     let filter = logging::start(cli.verbose);
     // A thread that is older than the confinement to some files is not confined.
-    if !matches!(&cli.command, Command::Serve(arguments) if arguments.confines_files()) {
+    let confines_files = match &cli.command {
+        Command::Serve(arguments) => arguments.confines_files(),
+        #[cfg(feature = "proxy")]
+        Command::Proxy(arguments) => arguments.confines_files(),
+        _ => false,
+    };
+    if !confines_files {
         output::begin();
     }
     match run(&cli, filter) {
@@ -124,6 +132,8 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
     match &cli.command {
         Command::Serve(arguments) => serve::run(arguments, filter),
+        #[cfg(feature = "proxy")]
+        Command::Proxy(arguments) => serve::run(&arguments.server()?, filter),
         Command::Check(arguments) => serve::check(arguments),
         Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
         Command::Probe(arguments) => probe::run(arguments),

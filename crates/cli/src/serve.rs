@@ -12,6 +12,7 @@ mod broker;
 mod broker;
 mod check;
 mod deadlines;
+#[cfg(feature = "proxy")]
 mod front;
 mod gate;
 #[cfg(feature = "harden")]
@@ -20,6 +21,7 @@ mod listen;
 mod offload;
 mod pages;
 mod privilege;
+mod proxied;
 mod signals;
 #[cfg(feature = "files")]
 mod site;
@@ -32,6 +34,8 @@ mod venue;
 #[cfg(feature = "acme")]
 pub(crate) use self::acme::usual_folder as usual_acme_folder;
 pub(crate) use self::check::{CheckArguments, check};
+#[cfg(feature = "proxy")]
+pub(crate) use self::front::ProxyArguments;
 use crate::dashboard::{DashboardArguments, Prepared, show_server};
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
@@ -46,11 +50,11 @@ use access::AccessFile;
 use admin::AdminArguments;
 use broker::BrokerArguments;
 use deadlines::DeadlineArguments;
-use front::FrontArguments;
+use proxied::FrontArguments;
 use gate::Gate;
 use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
-use privilege::{Needs, PrivilegeArguments};
+use privilege::{Needs, PrivilegeArguments, Reach};
 use signal_hook::iterator::{Handle, Signals};
 use signals::Obedient;
 use std::num::NonZeroU32;
@@ -154,10 +158,14 @@ pub(crate) struct Arguments {
     /// End when the process that started this one ends.
     #[arg(long, hide = true)]
     with_parent: bool,
+    /// The front of other servers, in place of the application.
+    #[cfg(feature = "proxy")]
+    #[arg(skip)]
+    front: Option<front::Front>,
 }
 
 /// Loops and limits.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Loops and limits")]
 struct LoopArguments {
     #[command(flatten)]
@@ -415,6 +423,8 @@ fn prepare(
     });
     #[cfg(feature = "files")]
     let make = arguments.with_files(make, is_local)?;
+    #[cfg(feature = "proxy")]
+    let make = arguments.front.as_ref().map_or(make, front::Front::application);
     #[cfg(not(feature = "files"))]
     let _ = is_local;
     let prepared = loops::prepare_server(server, arguments.stages.is_some(), make)?;
@@ -494,7 +504,11 @@ impl Arguments {
         if !server.takes_over() {
             self.privilege.change_user(self.core_dumps)?;
         }
-        self.privilege.confine_calls(acme.is_some())?;
+        self.privilege.confine_calls(self.reach(acme.is_some()))?;
+        #[cfg(feature = "proxy")]
+        if let Some(front) = &self.front {
+            front.begin(gate)?;
+        }
         let renewing = acme.as_ref().zip(files.as_ref()).map(|(acme, files)| acme.renew(files, reloader.clone()));
         let renewing = renewing.transpose()?;
         let checked = handle.clone();
@@ -518,8 +532,17 @@ impl Arguments {
             return Err(Failure::failed("it was asked to stop"));
         }
         let (quiet, told) = (self.with_parent, supervisor);
-        let obedient =
-            Obedient { stop, files, access, supervisor: told, min_signature, successor: successor.clone(), quiet };
+        let obedient = Obedient {
+            stop,
+            files,
+            access,
+            #[cfg(feature = "proxy")]
+            front: self.front.clone(),
+            supervisor: told,
+            min_signature,
+            successor: successor.clone(),
+            quiet,
+        };
         let (closing, (running, ended)) = (signals.handle(), channel::<()>());
         gate.spawn("signals", move || {
             obedient.obey(signals);
@@ -554,8 +577,12 @@ impl Arguments {
         let folder = self.files.clone();
         #[cfg(not(feature = "files"))]
         let folder = None;
+        let mut files = self.tls.paths();
+        #[cfg(feature = "proxy")]
+        files.extend(self.front.iter().flat_map(front::Front::paths));
         Needs {
-            files: self.tls.paths(),
+            files,
+            reach: self.reach(self.tls.acme.is_on()),
             state: self.tls.acme.folder(),
             folder,
             key_log: self.tls.key_log_path(),
@@ -563,6 +590,15 @@ impl Arguments {
             addresses: addresses.into_iter().chain(self.admin.address().cloned()).collect(),
             bypasses_kernel: self.loops.driver.bypasses_kernel(),
         }
+    }
+
+    /// The others that the server connects to once it serves.
+    fn reach(&self, orders: bool) -> Reach {
+        #[cfg(feature = "proxy")]
+        if let Some(front) = &self.front {
+            return front.reach();
+        }
+        Reach { internet: orders, unix: false }
     }
 
     /// Has the server listen: at the sockets of a predecessor or a supervisor, and at its addresses. Returns these.

@@ -11,6 +11,7 @@ pub use self::fault::{Fault, Faults};
 use self::fault::{Finder, nearest, unreadable};
 use self::file::File;
 use crate::plan::{Backend, CertificatePaths, Plan};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
@@ -46,8 +47,10 @@ pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Re
             return Err(finder.fail());
         }
     };
-    let reader = Reader { folder: path.parent().unwrap_or_else(|| Path::new("")), before, now };
-    let plan = reader.plan(file, &mut finder);
+    let reader =
+        Reader { folder: path.parent().unwrap_or_else(|| Path::new("")), files: RefCell::default(), before, now };
+    let mut plan = reader.plan(file, &mut finder);
+    plan.files = reader.files.into_inner();
     finder.finish(plan)
 }
 
@@ -68,6 +71,8 @@ pub fn of_servers(servers: &[String], before: Option<&Plan>, now: Instant) -> Re
 /// The place of a configuration, for what it names.
 struct Reader<'p> {
     folder: &'p Path,
+    /// The files that were read.
+    files: RefCell<Vec<PathBuf>>,
     before: Option<&'p Plan>,
     now: Instant,
 }
@@ -132,7 +137,10 @@ impl Reader<'_> {
     }
 
     fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        read_file(&self.path(path))
+        let path = self.path(path);
+        let bytes = read_file(&path);
+        self.files.borrow_mut().push(path);
+        bytes
     }
 }
 

@@ -7,12 +7,14 @@
 
 pub mod balance;
 pub mod config;
+mod decision;
 pub mod health;
 mod live;
 pub mod plan;
 mod prefix;
 pub mod route;
 
+pub use decision::Decision;
 pub use live::Live;
 pub use plan::Plan;
 pub use prefix::Prefix;

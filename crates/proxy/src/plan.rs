@@ -34,6 +34,8 @@ pub struct Plan {
     pub backends: Vec<Arc<Backend>>,
     /// From hosts and paths to routes.
     pub table: Table,
+    /// Files that the configuration names, for answers and pages.
+    pub files: Vec<PathBuf>,
     /// Answers in place of the short texts that the proxy itself gives.
     pub pages: Vec<(StatusCode, Vec<u8>)>,
 }

@@ -16,7 +16,7 @@ use tautline::{Address, Admin, PreparedServer, Reloader, Server, ServerConfig, S
 use tautline_lab::loops;
 
 /// Certificates by themselves (ACME).
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Certificates by themselves")]
 pub(super) struct AcmeArguments {
     /// Order and renew one certificate for these host names by ACME (Let's Encrypt), instead of --cert. Each name must lead to

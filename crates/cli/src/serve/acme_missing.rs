@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tautline::{Address, Admin, PreparedServer, Reloader, ServerFiles, TlsEngine};
 
 /// Certificates by themselves (ACME), which this build has not.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct AcmeArguments {
     /// Order and renew certificates by ACME: not in this build.
     #[arg(long, hide = true, value_name = "DOMAIN", num_args = 1..)]

@@ -18,7 +18,7 @@ use tautline::{
 use tautline_lab::loops;
 
 /// The admin listener.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct AdminArguments {
     /// Serve metrics (OpenMetrics), health, connections and the log level over HTTP, at a Unix socket or an address of the machine
     /// itself: unix:PATH, IP:PORT or localhost:PORT.

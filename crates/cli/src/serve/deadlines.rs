@@ -6,7 +6,7 @@ use tautline::Config;
 use tautline_probe::duration;
 
 /// Times that a client may take. Each replaces that of the preset.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Deadlines")]
 pub(super) struct DeadlineArguments {
     /// Send a ping to a client that has sent nothing for this time, as 30s; `off` sends none. Default: by --preset.

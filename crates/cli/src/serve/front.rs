@@ -1,32 +1,271 @@
-//! `--proxy-protocol-from` and `--forwarded-from`: the proxies before the server.
+//! `taut proxy`: a server whose application passes requests on to others.
 
-use tautline::{Config, ForwardedHeader, Prefix};
+use super::admin::AdminArguments;
+use super::deadlines::DeadlineArguments;
+use super::gate::Gate;
+use super::listen::{Listen, listen, unix_mode};
+use super::privilege::{PrivilegeArguments, Reach};
+use super::tls::TlsArguments;
+use super::{Arguments, LoopArguments};
+use crate::failure::Failure;
+use clap::{Args as _, FromArgMatches as _};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tautline_lab::loops;
+use tautline_proxy::health::Checks;
+use tautline_proxy::plan::Place;
+use tautline_proxy::{Live, Plan, config};
 
-/// The proxies that tell where a client comes from.
+/// Time between two looks at the file. A changed file is read when it has not changed for this time.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pass HTTP and WebSockets on to the servers behind it.
+///
+/// A configuration (docs/proxy.md) has routes, groups of servers and certificates. --to has the one case of a single group.
+///
+/// SIGHUP reads the configuration again, and so does a change of the file. Live connections keep the routes that they began with.
+/// A file with a fault changes nothing, and each fault is reported with its line. `taut check FILE` reports them before.
+///
+/// Other signals are those of `taut serve`.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Proxies in front")]
-pub(super) struct FrontArguments {
-    /// Proxies whose connections begin with a header of the PROXY protocol, version 1 or 2: an address, a network such as
-    /// 10.0.0.0/8, or `unix` for Unix sockets. Connections of others are reset. May be repeated.
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
-    proxy_protocol_from: Vec<Prefix>,
-    /// Serve others than --proxy-protocol-from too. They send no header, and none is believed.
-    #[arg(long, requires = "proxy_protocol_from")]
-    others_without_header: bool,
-    /// Proxies whose requests name the client in X-Forwarded-For: an address, a network, or `unix`. The client is the last
-    /// address there that is none of these. May be repeated.
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
-    forwarded_from: Vec<Prefix>,
-    /// Header in which they do: x-forwarded-for, or forwarded (RFC 7239). All of them must write it.
-    #[arg(long, value_name = "NAME", default_value = "x-forwarded-for", requires = "forwarded_from")]
-    forwarded_header: ForwardedHeader,
+#[command(after_help = "\
+Examples:
+  taut proxy --to http://127.0.0.1:3000           wss and https at 127.0.0.1:8443, to a server at port 3000
+  taut proxy --listen :443 --cert cert.pem --key key.pem --to http://127.0.0.1:3000
+  taut proxy --plain --listen :8080 --to unix:/run/app.sock
+  taut proxy --config taut.toml --harden")]
+pub(crate) struct ProxyArguments {
+    /// Configuration, TOML.
+    #[arg(long, value_name = "FILE", required_unless_present = "to")]
+    config: Option<PathBuf>,
+    /// Server that gets all requests: http://HOST:PORT or unix:PATH. May be repeated: each gets requests in turn.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    to: Vec<String>,
+    /// Address to listen at, instead of those in the configuration: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all
+    /// interfaces, or unix:PATH. May be repeated.
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    listen: Vec<Listen>,
+    /// Mode of the files of Unix sockets, in octal.
+    #[arg(long, value_name = "MODE", value_parser = unix_mode)]
+    unix_mode: Option<u32>,
+    #[command(flatten)]
+    admin: AdminArguments,
+    /// Append a line for each HTTP request and each ended WebSocket to this file; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
+    #[command(flatten)]
+    loops: LoopArguments,
+    #[command(flatten)]
+    deadlines: DeadlineArguments,
+    #[command(flatten)]
+    privilege: PrivilegeArguments,
+    /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
+    #[arg(long)]
+    core_dumps: bool,
+    /// End when the process that started this one ends.
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
-impl FrontArguments {
-    pub(super) fn apply(&self, config: &mut Config) {
-        config.front.proxy_protocol_from = self.proxy_protocol_from.iter().copied().collect();
-        config.front.others_without_header = self.others_without_header;
-        config.front.forwarded_from = self.forwarded_from.iter().copied().collect();
-        config.front.forwarded_header = self.forwarded_header;
+impl ProxyArguments {
+    /// Whether the server confines its access to files.
+    pub(crate) const fn confines_files(&self) -> bool {
+        self.privilege.confines_files()
+    }
+
+    /// The server with these options. Reads the configuration.
+    pub(crate) fn server(&self) -> Result<Arguments, Failure> {
+        let source = match &self.config {
+            Some(path) => Source::File(path.clone()),
+            None => Source::Servers(self.to.clone()),
+        };
+        let plan = source.plan(None)?;
+        let mut server = bare()?;
+        server.listen.clone_from(&self.listen);
+        if server.listen.is_empty() {
+            server.listen = listening(&plan)?;
+        }
+        server.unix_mode = self.unix_mode;
+        server.admin.clone_from(&self.admin);
+        server.access_log.clone_from(&self.access_log);
+        server.tls = self.tls.clone();
+        let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
+        server.tls.take_certificates(pairs.collect(), plan.plain)?;
+        server.loops = self.loops.clone();
+        server.deadlines = self.deadlines.clone();
+        server.privilege = self.privilege.clone();
+        server.core_dumps = self.core_dumps;
+        server.with_parent = self.with_parent;
+        server.front = Some(Front::new(source, plan));
+        Ok(server)
+    }
+}
+
+/// A server as without any option.
+fn bare() -> Result<Arguments, Failure> {
+    let none = Arguments::augment_args(clap::Command::new("proxy")).try_get_matches_from(["proxy"]);
+    let server = none.and_then(|none| Arguments::from_arg_matches(&none));
+    server.map_err(|error| Failure::failed(format!("the options have no defaults: {error}")))
+}
+
+/// The addresses of a plan.
+fn listening(plan: &Plan) -> Result<Vec<Listen>, Failure> {
+    let read = |text: &String| listen(text).map_err(|how| Failure::usage(format!("listen {text:?}: {how}")));
+    plan.listen.iter().map(read).collect()
+}
+
+/// Checks a configuration as `taut proxy` would use it.
+pub(super) fn check_file(path: &Path) -> Result<Arguments, Failure> {
+    let source = Source::File(path.to_owned());
+    let plan = source.plan(None)?;
+    let mut server = bare()?;
+    server.listen = listening(&plan)?;
+    let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
+    server.tls.take_certificates(pairs.collect(), plan.plain)?;
+    server.front = Some(Front::new(source, plan));
+    Ok(server)
+}
+
+/// The place that a plan comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    Servers(Vec<String>),
+}
+
+impl Source {
+    fn plan(&self, before: Option<&Plan>) -> Result<Plan, Failure> {
+        let now = Instant::now();
+        match self {
+            Self::File(path) => config::read(path, before, now).map_err(|faults| Failure::usage(faults.to_string())),
+            Self::Servers(servers) => {
+                config::of_servers(servers, before, now).map_err(|how| Failure::usage(format!("--to: {how}")))
+            }
+        }
+    }
+}
+
+/// The front of other servers. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Front(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    source: Source,
+    live: Live,
+    /// Those of the plan of the moment. The lock also keeps two reloads apart.
+    checks: Mutex<Option<Checks>>,
+}
+
+impl Front {
+    fn new(source: Source, plan: Plan) -> Self {
+        Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None) }))
+    }
+
+    /// The handlers of its loops.
+    pub(super) fn application(&self) -> loops::MakeApp {
+        let live = self.0.live.clone();
+        Box::new(move |_| Box::new(tautline_proxy::Edge::new(live.clone())))
+    }
+
+    /// Begins the checks of the servers, and the look-out for a change of the file.
+    pub(super) fn begin(&self, gate: &mut Gate) -> Result<(), Failure> {
+        let front = self.clone();
+        gate.spawn("checks", move || front.check(&front.0.live.plan()))?;
+        if let Source::File(path) = &self.0.source {
+            let (front, path) = (self.clone(), path.clone());
+            gate.spawn("configuration", move || front.watch(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration again. If it has a fault, nothing changes.
+    pub(super) fn reload(&self) {
+        let before = self.0.live.plan();
+        match self.0.source.plan(Some(&before)) {
+            Err(faults) => log::error!("the configuration is not reloaded, and nothing changes:\n{faults}"),
+            Ok(plan) => {
+                let stays = [
+                    (plan.listen != before.listen, "listen"),
+                    (plan.plain != before.plain, "plain"),
+                    (plan.certificates != before.certificates, "certificates"),
+                ];
+                for (_, key) in stays.into_iter().filter(|(changed, _)| *changed) {
+                    log::warn!(
+                        "{key} has changed in the configuration: `taut upgrade` makes the change, a reload does not"
+                    );
+                }
+                let plan = self.0.live.replace(plan);
+                self.check(&plan);
+                log::info!(
+                    "the configuration is reloaded: {} routes, {} backends",
+                    plan.routes.len(),
+                    plan.backends.len()
+                );
+            }
+        }
+    }
+
+    fn check(&self, plan: &Plan) {
+        let mut checks = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        match Checks::start(plan) {
+            Ok(started) => *checks = Some(started),
+            Err(error) => log::error!("the servers are not checked: cannot start a thread: {error}"),
+        }
+    }
+
+    /// Reloads the file after each change.
+    fn watch(&self, path: &Path) {
+        let mut seen = Stamp::of(path);
+        loop {
+            thread::sleep(WATCH_INTERVAL);
+            let now = Stamp::of(path);
+            if now == seen {
+                continue;
+            }
+            // Half a file is not read.
+            thread::sleep(WATCH_INTERVAL);
+            if Stamp::of(path) == now {
+                seen = now;
+                self.reload();
+            }
+        }
+    }
+
+    /// The files that a reload reads.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        match &self.0.source {
+            Source::File(path) => std::iter::once(path.clone()).chain(self.0.live.plan().files.clone()).collect(),
+            Source::Servers(_) => Vec::new(),
+        }
+    }
+
+    /// The servers that it may connect to. A reload may add others of the same kinds.
+    pub(super) fn reach(&self) -> Reach {
+        let plan = self.0.live.plan();
+        let mut places = plan.backends.iter().flat_map(|backend| &backend.endpoints).map(|endpoint| &endpoint.place);
+        let unix = places.clone().any(|place| matches!(place, Place::Unix(_)));
+        Reach { internet: places.any(|place| matches!(place, Place::Tcp { .. })), unix }
+    }
+}
+
+/// Properties of a file by which a change is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp(Option<[i64; 6]>);
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        let found = fs::metadata(path).ok().map(|found| {
+            let (device, inode, size) = (found.dev(), found.ino(), found.size());
+            let [device, inode, size] = [device, inode, size].map(u64::cast_signed);
+            [device, inode, size, found.mtime(), found.mtime_nsec(), found.ctime_nsec()]
+        });
+        Self(found)
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Each part that the kernel lacks is reported as a warning, and the server runs without it.
 
+use super::privilege::Reach;
 use crate::failure::Failure;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -59,8 +60,10 @@ pub(super) struct Folders {
     pub(super) read: Vec<PathBuf>,
     /// Folders to make and remove sockets in.
     pub(super) sockets: Vec<PathBuf>,
-    /// Folders to make, replace and remove files in. For their sake the server looks up names of hosts.
+    /// Folders to make, replace and remove files in.
     pub(super) state: Vec<PathBuf>,
+    /// Whether the server looks up names of hosts.
+    pub(super) names: bool,
     /// Files to write.
     pub(super) write: Vec<PathBuf>,
     /// Folders to make and write files in.
@@ -162,7 +165,7 @@ fn restrict(folders: &Folders) -> Result<RulesetStatus, landlock::RulesetError> 
     let sockets = AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir;
     let write = read | AccessFs::WriteFile | AccessFs::Truncate;
     let replace = write | AccessFs::MakeReg | AccessFs::RemoveFile;
-    let names: &[&str] = if folders.state.is_empty() { &[] } else { &NAMES };
+    let names: &[&str] = if folders.names { &NAMES } else { &[] };
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(LANDLOCK))?
@@ -179,9 +182,10 @@ fn restrict(folders: &Folders) -> Result<RulesetStatus, landlock::RulesetError> 
     Ok(if status.landlock == LandlockStatus::NotImplemented { RulesetStatus::NotEnforced } else { status.ruleset })
 }
 
-/// Takes system calls from all threads of this process. One that `connects` keeps sockets of the internet.
-pub(super) fn confine_calls(connects: bool) {
-    let applied = filters(connects).and_then(|filters| {
+/// Takes system calls from all threads of this process. One that reaches others keeps the sockets for that.
+pub(super) fn confine_calls(reach: Reach) {
+    let connects = reach != Reach::default();
+    let applied = filters(reach).and_then(|filters| {
         filters.iter().try_for_each(|filter| apply_filter_all_threads(filter).map_err(|error| error.to_string()))
     });
     match applied {
@@ -192,19 +196,22 @@ pub(super) fn confine_calls(connects: bool) {
 }
 
 /// The filters: one whose calls are not permitted, and one whose calls do not exist, so that the C library takes others.
-fn filters(connects: bool) -> Result<[BpfProgram; 2], String> {
+fn filters(reach: Reach) -> Result<[BpfProgram; 2], String> {
     let arch = std::env::consts::ARCH.try_into().map_err(|_| "it does not know this processor".to_owned())?;
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     refused.extend(SETUP_CALLS.map(|call| (call, Vec::new())));
     #[cfg(target_arch = "x86_64")]
     refused.extend([libc::SYS_fork, libc::SYS_vfork].map(|call| (call, Vec::new())));
-    if connects {
+    if reach != Reach::default() {
         refused.retain(|call, _| ![libc::SYS_bind, libc::SYS_connect].contains(call));
         // All sockets but those for names and connections: the C library also asks the kernel for its routes.
-        let others = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| {
+        let internet: &[libc::c_int] =
+            if reach.internet { &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] } else { &[] };
+        let unix: &[libc::c_int] = if reach.unix { &[libc::AF_UNIX] } else { &[] };
+        let others = internet.iter().chain(unix).map(|family| {
             SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))
         });
-        let others = others.into_iter().collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new);
+        let others = others.collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new);
         refused.insert(libc::SYS_socket, vec![others.map_err(|error| error.to_string())?]);
     }
     // A new process is a clone that is no thread.

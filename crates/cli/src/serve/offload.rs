@@ -11,7 +11,7 @@ use tautline_probe::amount;
 const MOST_THREADS: i64 = 1024;
 
 /// Handshakes and records on other threads.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Loops and limits")]
 pub(super) struct OffloadArguments {
     /// Threads for handshakes with an expensive signature (RSA); 0 keeps all in their loops. Default: one per two CPUs.

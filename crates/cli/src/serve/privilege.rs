@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tautline::Address;
 
 /// Privileges of the server.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Privileges")]
 pub(super) struct PrivilegeArguments {
     /// Run as this user once the sockets are bound and the keys are read; only root can ask for it. A reload reads the files as
@@ -21,6 +21,15 @@ pub(super) struct PrivilegeArguments {
     #[cfg(feature = "harden")]
     #[arg(long)]
     harden: bool,
+}
+
+/// The others that a server connects to once it serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Hosts, whose names it looks up.
+    pub(super) internet: bool,
+    /// Sockets of this machine.
+    pub(super) unix: bool,
 }
 
 /// The needs of a server once it serves.
@@ -38,6 +47,8 @@ pub(super) struct Needs {
     pub(super) access_log: Option<PathBuf>,
     /// The addresses at which it listens.
     pub(super) addresses: Vec<Address>,
+    /// The others that it connects to.
+    pub(super) reach: Reach,
     /// Whether its driver needs files and calls of the kernel that others do not.
     pub(super) bypasses_kernel: bool,
 }
@@ -99,6 +110,7 @@ impl PrivilegeArguments {
                 folders.add_socket(&path);
             }
         }
+        folders.names = needs.reach.internet;
         folders.state.extend(needs.state);
         folders.read.extend(needs.folder);
         folders.write.extend(needs.key_log);
@@ -142,14 +154,14 @@ impl PrivilegeArguments {
         not(feature = "harden"),
         expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")
     )]
-    pub(super) fn confine_calls(&self, connects: bool) -> Result<(), Failure> {
+    pub(super) fn confine_calls(&self, reach: Reach) -> Result<(), Failure> {
         #[cfg(feature = "harden")]
         if self.harden {
-            harden::confine_calls(connects);
+            harden::confine_calls(reach);
             harden::verify()?;
         }
         #[cfg(not(feature = "harden"))]
-        let _ = connects;
+        let _ = reach;
         Ok(())
     }
 }

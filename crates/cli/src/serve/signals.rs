@@ -3,6 +3,8 @@
 //! over.
 
 use super::access::AccessFile;
+#[cfg(feature = "proxy")]
+use super::front::Front;
 use super::offload;
 use super::stop::Stop;
 use super::successor::Successor;
@@ -35,6 +37,8 @@ pub(super) struct Obedient {
     /// The files of certificates.
     pub(super) files: Option<ServerFiles>,
     pub(super) access: Option<AccessFile>,
+    #[cfg(feature = "proxy")]
+    pub(super) front: Option<Front>,
     pub(super) supervisor: Supervisor,
     /// Signature time from which handshakes leave their loop.
     pub(super) min_signature: Option<Duration>,
@@ -77,13 +81,23 @@ impl Obedient {
         if let Some(access) = &self.access {
             access.reopen();
         }
+        #[cfg(feature = "proxy")]
+        self.front.iter().for_each(Front::reload);
         match &self.files {
             // The reloader logs a failure.
             Some(files) => _ = self.handle().reloader().reload_files(files),
-            None if self.access.is_some() => {}
+            None if self.access.is_some() || self.has_front() => {}
             None => log::warn!("SIGHUP: there is nothing to reload, since this server has no certificates (--plain)"),
         }
         self.supervisor.ready();
+    }
+
+    /// Whether a configuration of routes is read again.
+    const fn has_front(&self) -> bool {
+        #[cfg(feature = "proxy")]
+        return self.front.is_some();
+        #[cfg(not(feature = "proxy"))]
+        return false;
     }
 
     fn report(&self) {

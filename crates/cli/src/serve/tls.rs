@@ -13,7 +13,7 @@ use tautline::{CertificateFiles, Reloader, ServerConfig, ServerFiles, TicketFile
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// TLS of the server.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArguments {
     /// Serve ws:// without TLS, instead of wss://.
@@ -66,6 +66,22 @@ impl TlsArguments {
     /// Checks the files and options, without an order.
     pub(super) fn check_acme(&self) -> Result<(), Failure> {
         self.acme.check(self.tls)
+    }
+
+    /// Takes the certificates of a configuration, where the options have none.
+    #[cfg(feature = "proxy")]
+    pub(super) fn take_certificates(&mut self, pairs: Vec<(PathBuf, PathBuf)>, plain: bool) -> Result<(), Failure> {
+        let has_options = !self.cert.is_empty() || self.acme.is_on();
+        if has_options && (plain || !pairs.is_empty()) || self.plain && !pairs.is_empty() {
+            return Err(Failure::usage(
+                "certificates are in the configuration and among the options: keep them in one place",
+            ));
+        }
+        self.plain |= plain;
+        let (certs, keys): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        self.cert.extend(certs);
+        self.key.extend(keys);
+        Ok(())
     }
 
     /// The configuration, and the files to reload it from; no files without TLS.

@@ -1,0 +1,158 @@
+use crate::plan::{Action, Answer, Forward, NoRoute, Plan, Route};
+use crate::route::NormalPath;
+use std::net::IpAddr;
+use tautline::http::{HeaderValue, Method, Response, StatusCode, header};
+use tautline::layers::ws::handshake::authority;
+use tautline::{Address, Request};
+
+/// The outcome for a request, as far as its head decides it.
+#[derive(Debug)]
+pub enum Decision<'p> {
+    /// Pass it on.
+    Forward {
+        /// The route.
+        route: &'p Route,
+        /// How it is passed on.
+        forward: &'p Forward,
+        /// The target of the request for the server.
+        target: String,
+    },
+    /// Answer it.
+    Answer(Response<Vec<u8>>),
+}
+
+impl Plan {
+    /// Decides about a request.
+    #[must_use]
+    pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
+        let head = request.http;
+        if head.method() == Method::CONNECT {
+            return Decision::Answer(self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
+        }
+        let target = head.uri().path_and_query().map_or("/", |target| target.as_str());
+        let (route, path) = match self.route(authority(head), target, source(request.peer)) {
+            Ok(found) => found,
+            Err(error) => {
+                let why = if let NoRoute::BadRequest(why) = error { why } else { "" };
+                return Decision::Answer(self.status(error.status(), why));
+            }
+        };
+        match &route.action {
+            Action::Forward(forward) => {
+                if request.is_upgrade && route.origins.as_ref().is_some_and(|origins| !origins.allow(head)) {
+                    return Decision::Answer(self.status(StatusCode::FORBIDDEN, "this Origin may not connect"));
+                }
+                let target = target_for(route, forward, &path);
+                Decision::Forward { route, forward, target }
+            }
+            Action::Redirect { status, to } => {
+                let mut response = self.status(*status, "");
+                match HeaderValue::try_from(Action::location(to, &path)) {
+                    Ok(location) => _ = response.headers_mut().insert(header::LOCATION, location),
+                    Err(_) => return Decision::Answer(self.status(StatusCode::BAD_REQUEST, "")),
+                }
+                Decision::Answer(response)
+            }
+            Action::Answer(Answer { status, content_type, body }) => {
+                let mut response = Response::new(body.clone());
+                *response.status_mut() = *status;
+                response.headers_mut().insert(header::CONTENT_TYPE, content_type.clone());
+                Decision::Answer(response)
+            }
+        }
+    }
+
+    /// An answer of the proxy itself: the page of the configuration, or the status in words.
+    #[must_use]
+    pub fn status(&self, status: StatusCode, why: &str) -> Response<Vec<u8>> {
+        let page = self.page(status);
+        let words = || {
+            let reason = status.canonical_reason().unwrap_or("");
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            format!("{} {reason}{why}\n", status.as_u16()).into_bytes()
+        };
+        let content_type = if page.is_some() { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
+        let mut response = Response::new(page.map_or_else(words, <[u8]>::to_vec));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
+}
+
+/// The address of a client, if it has one.
+pub(crate) fn source(peer: &Address) -> Option<IpAddr> {
+    match peer {
+        Address::Tcp(address) => Some(address.ip()),
+        _ => None,
+    }
+}
+
+fn target_for(route: &Route, forward: &Forward, path: &NormalPath) -> String {
+    match &forward.rewrite {
+        Some(with) => route.path.rewrite(path, with),
+        None => format!("{}{}", path.as_str(), path.query()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use std::path::Path;
+    use std::time::Instant;
+    use tautline::http;
+
+    const TEXT: &str = r#"
+[[route]]
+path = "/api"
+rewrite = "/"
+to = "app"
+origins = ["https://app.example"]
+[[route]]
+path = "/old"
+redirect = { to = "https://new.example/*", status = 301 }
+[[route]]
+path = "/down"
+answer = { status = 503, body = "back soon" }
+[backend.app]
+servers = ["http://127.0.0.1:1"]
+"#;
+
+    /// The target that is passed on, or the status, the body and the location of an answer.
+    fn decide(request: http::request::Builder) -> Result<String, (u16, String, String)> {
+        let plan = config::parse(Path::new("t"), TEXT, None, Instant::now()).unwrap();
+        let (head, peer) = (request.body(()).unwrap(), "192.0.2.1:1".parse().unwrap());
+        match plan.decide(&Request::new(&head, &peer, &Default::default())) {
+            Decision::Forward { target, .. } => Ok(target),
+            Decision::Answer(response) => {
+                let location = response.headers().get("location").map(|location| location.to_str().unwrap().to_owned());
+                let (parts, body) = response.into_parts();
+                Err((parts.status.as_u16(), String::from_utf8(body).unwrap(), location.unwrap_or_default()))
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_gets_what_its_route_says() {
+        let get = |target: &str| http::Request::get(target).header("Host", "a");
+        assert_eq!(decide(get("/api/x?y=1")), Ok("/x?y=1".to_owned()));
+        assert_eq!(decide(get("http://b/api/./x")), Ok("/x".to_owned()));
+        let (status, _, location) = decide(get("/old/a?b")).unwrap_err();
+        assert_eq!((status, location.as_str()), (301, "https://new.example/old/a?b"));
+        assert_eq!(decide(get("/down")), Err((503, "back soon".to_owned(), String::new())));
+        assert_eq!(decide(get("/none")).unwrap_err().0, 404);
+        assert_eq!(decide(get("/api/%2e%2e/%2e%2e/x")).unwrap_err().0, 400);
+        assert_eq!(decide(http::Request::connect("a:1")).unwrap_err().0, 405);
+    }
+
+    #[test]
+    fn pages_of_other_origins_open_no_websocket() {
+        let upgrade = |origin: &str| {
+            let request = http::Request::get("/api").header("Host", "a").header("Connection", "Upgrade");
+            let request = request.header("Upgrade", "websocket").header("Sec-WebSocket-Version", "13");
+            decide(request.header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==").header("Origin", origin))
+        };
+        assert!(upgrade("https://app.example").is_ok());
+        assert_eq!(upgrade("https://evil.example").unwrap_err().0, 403);
+    }
+}
