@@ -8,6 +8,8 @@
 pub mod balance;
 pub mod config;
 mod decision;
+pub mod edge;
+pub mod forward;
 pub mod health;
 mod live;
 pub mod plan;

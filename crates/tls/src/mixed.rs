@@ -2,7 +2,7 @@
 //!
 //! A session is behind a virtual call for each record. One without TLS takes no memory.
 
-use crate::{Capabilities, Error, KeyCost, Session, Signing, plain};
+use crate::{Capabilities, ClientConfig, EngineKind, Error, KeyCost, ServerConfig, Session, Signing, plain};
 
 /// An engine of two others, which are usually of one kind: one accepts connections, and one opens them. Either may be
 /// without TLS, and connections to addresses without TLS are possible with any.
@@ -26,6 +26,28 @@ impl<A, B> Engine<A, B> {
     #[must_use]
     pub const fn new(server: A, client: B) -> Self {
         Self { server, client }
+    }
+}
+
+/// The kind of such engines: one kind for connections that it accepts, and one for those that it opens.
+///
+/// The latter trusts the roots of a [default configuration](crate::ClientConfig).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kind<A, B = A>(pub A, pub B);
+
+impl<A: EngineKind, B: EngineKind> EngineKind for Kind<A, B> {
+    type Engine = Engine<A::Engine, B::Engine>;
+
+    fn capabilities(self) -> &'static Capabilities {
+        self.0.capabilities()
+    }
+
+    fn server(self, config: &ServerConfig) -> Result<Self::Engine, Error> {
+        Ok(Engine::new(self.0.server(config)?, self.1.client(&ClientConfig::default())?))
+    }
+
+    fn client(self, config: &ClientConfig) -> Result<Self::Engine, Error> {
+        Ok(Engine::new(self.0.client(config)?, self.1.client(config)?))
     }
 }
 
@@ -63,7 +85,7 @@ impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
         self.server.key_costs()
     }
 
-    fn reload(&self, config: &crate::ServerConfig) -> Result<(), Error> {
+    fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         self.server.reload(config)
     }
 

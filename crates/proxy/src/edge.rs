@@ -1,0 +1,557 @@
+//! The handler of a proxy's loops: it takes requests, finds servers for them and forwards both ways.
+//!
+//! ```text
+//!  client ── request ──► plan.decide ──► server chosen ──► idle or new connection ──► head, body ──► server
+//!         ◄── response, as it comes ──────────────────────────────────────────────────────────────
+//! ```
+//! After a 101 both connections are a tunnel: bytes go from one's receive buffer into the other's seal. A side whose bytes wait for
+//! the other is not read. [`Config::raw`](tautline::Config::raw) must be set.
+
+mod answer;
+mod peer;
+mod pool;
+mod side;
+
+pub use side::{Exchange, ServerSide, Side};
+
+use crate::balance::Attempt;
+use crate::decision::{Decision, source};
+use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
+use crate::forward::{Body, Form, Framing};
+use crate::live::Live;
+use crate::plan::{Endpoint, Place};
+use peer::{Other, Peer};
+use pool::Pool;
+use std::collections::HashMap;
+use std::mem::take;
+use std::time::Instant;
+use tautline::http::header::UPGRADE;
+use tautline::http::{Method, Response, StatusCode, Version};
+use tautline::layers::buf::Buf;
+use tautline::layers::engine::{Others, Raw, RawEvent};
+use tautline::layers::ws::handshake::{BodyReader, Reply as Shape, write_response};
+use tautline::{Address, Cause, Conn, ConnId, ConnectError, DialId, Handler, Message, Request, Target};
+
+/// Bytes that may wait for one side before the other is not read any more.
+const MOST_WAITING: usize = 64 << 10;
+/// The timer of a client's connection.
+const DEADLINE: u64 = 1;
+/// The timer of an idle connection to a server.
+const IDLE: u64 = 2;
+
+/// A proxy's handler in one loop.
+#[derive(Debug)]
+pub struct Edge {
+    live: Live,
+    pool: Pool,
+    /// Clients that wait for a connection to be made.
+    pending: HashMap<DialId, ConnId>,
+}
+
+impl Edge {
+    /// A handler that follows the plan of the moment.
+    #[must_use]
+    pub fn new(live: Live) -> Self {
+        Self { live, pool: Pool::default(), pending: HashMap::new() }
+    }
+
+    /// Chooses a server for a request, and sends it there or begins to connect.
+    fn begin(
+        &mut self,
+        others: &mut Others<'_, Side>,
+        client: ConnId,
+        exchange: &mut Exchange,
+    ) -> Result<(), (StatusCode, String)> {
+        let now = Instant::now();
+        let Exchange { backend, headers, source, tried, .. } = &*exchange;
+        let lease = backend.choose(headers, *source, tried, now);
+        exchange.lease = Some(lease.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?);
+        exchange.server = None;
+        exchange.due = now + exchange.backend.times.connect;
+        let head = exchange.head();
+        let Some(endpoint) = exchange.endpoint().cloned() else {
+            return Err((StatusCode::BAD_GATEWAY, "the server has no address".to_owned()));
+        };
+        while let Some(idle) = self.pool.take(&endpoint) {
+            if let Some(Side::Server(server)) = others.state(idle)
+                && server.client.is_none()
+            {
+                server.reuse(client);
+                others.write(idle, &head);
+                exchange.server = Some(idle);
+                exchange.due = now + exchange.backend.times.head;
+                return Ok(());
+            }
+        }
+        let unusable = |error: String| (StatusCode::BAD_GATEWAY, error);
+        let target = target(&endpoint).map_err(|error| unusable(error.to_string()))?;
+        let dial = others.shard().handle().connect(target).map_err(|error| unusable(error.to_string()))?;
+        self.pending.insert(dial, client);
+        Ok(())
+    }
+
+    /// Takes another server after an attempt that failed, or tells the client.
+    fn again(&mut self, others: &mut Others<'_, Side>, client: ConnId, mut exchange: Box<Exchange>) {
+        match self.begin(others, client, &mut exchange) {
+            Ok(()) => put(others, client, Side::Client(exchange)),
+            Err((status, why)) => fail(&mut Other(others, client), &exchange, status, &why),
+        }
+    }
+
+    /// A connection to a server is established.
+    fn opened(&mut self, raw: &mut Raw<'_, Side>) {
+        let waits = raw.dial().and_then(|dial| self.pending.remove(&dial));
+        let id = raw.id();
+        let Some((client, mut exchange)) =
+            waits.and_then(|client| Some((client, take_exchange(&mut raw.others(), client)?)))
+        else {
+            return raw.end();
+        };
+        let Some(endpoint) = exchange.endpoint().cloned() else { return raw.end() };
+        let head = exchange.head();
+        let _ = raw.write(&head);
+        exchange.server = Some(id);
+        exchange.due = Instant::now() + exchange.backend.times.head;
+        *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, client)));
+        let mut others = raw.others();
+        put(&mut others, client, Side::Client(exchange));
+        others.pause(client, false);
+    }
+
+    /// Passes the body of a request on.
+    fn client_bytes(&self, raw: &mut Raw<'_, Side>, bytes: &[u8]) -> usize {
+        let Side::Client(mut exchange) = take(raw.state()) else { return bytes.len() };
+        // Bytes behind the body are the next request, and wait for the answer to this one.
+        let Some(server) = exchange.server.filter(|_| !exchange.body.is_whole()) else {
+            *raw.state() = Side::Client(exchange);
+            return 0;
+        };
+        exchange.due = Instant::now() + exchange.backend.times.body;
+        let mut waits = None;
+        match exchange.body.pass(bytes, |piece| waits = raw.others().write(server, piece)) {
+            Ok(used) => {
+                *raw.state() = Side::Client(exchange);
+                bound(raw, server, waits);
+                used
+            }
+            Err(flaw) => {
+                raw.others().reset(server);
+                exchange.keep_alive = false;
+                fail(raw, &exchange, StatusCode::BAD_REQUEST, flaw.text());
+                bytes.len()
+            }
+        }
+    }
+
+    /// Passes a response on.
+    fn server_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &[u8]) -> usize {
+        let Side::Server(mut server) = take(raw.state()) else { return bytes.len() };
+        let found = server.client.and_then(|client| Some((client, take_exchange(&mut raw.others(), client)?)));
+        let Some((client, mut exchange)) = found else {
+            // Nobody has asked, or nobody waits any more.
+            raw.end();
+            return bytes.len();
+        };
+        exchange.due = Instant::now() + exchange.backend.times.body;
+        let mut used = 0;
+        while server.body.is_none() {
+            let (response, more) = match server.head(&bytes[used..]) {
+                Ok(Some(whole)) => whole,
+                Ok(None) => {
+                    *raw.state() = Side::Server(server);
+                    put(&mut raw.others(), client, Side::Client(exchange));
+                    return bytes.len();
+                }
+                Err(error) => {
+                    log::warn!("{}: the response is malformed: {error}", exchange.backend.name);
+                    return self.give_up(raw, client, exchange, bytes.len());
+                }
+            };
+            used += more;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                if exchange.upgrade.is_none() || !exchange.body.is_whole() {
+                    return self.give_up(raw, client, exchange, bytes.len());
+                }
+                answer::join(raw, client, exchange, &response);
+                let _ = raw.others().write(client, &bytes[used..]);
+                return bytes.len();
+            }
+            if response.status().is_informational() {
+                if response.status() == StatusCode::CONTINUE && exchange.expects {
+                    let _ = raw.others().write(client, b"HTTP/1.1 100 Continue\r\n\r\n");
+                }
+                continue;
+            }
+            match answer::write_head(raw, client, &mut exchange, &mut server, response) {
+                Ok(body) => server.body = Some(body),
+                Err(flaw) => {
+                    log::warn!("{}: the response is refused: {flaw}", exchange.backend.name);
+                    return self.give_up(raw, client, exchange, bytes.len());
+                }
+            }
+        }
+        let Some(body) = &mut server.body else { return bytes.len() };
+        let mut waits = None;
+        let passed = body.pass(&bytes[used..], |piece| waits = raw.others().write(client, piece));
+        match passed {
+            Ok(more) if body.is_whole() => {
+                server.keeps &= used + more == bytes.len();
+                self.complete(raw, client, &exchange, server);
+            }
+            Ok(_) => {
+                *raw.state() = Side::Server(server);
+                put(&mut raw.others(), client, Side::Client(exchange));
+                bound(raw, client, waits);
+            }
+            Err(flaw) => {
+                log::warn!("{}: a response is cut off: {flaw}", exchange.backend.name);
+                return self.give_up(raw, client, exchange, bytes.len());
+            }
+        }
+        bytes.len()
+    }
+
+    /// Resets a server that breaks the protocol, and tells the client. Returns `used`.
+    fn give_up(&self, raw: &mut Raw<'_, Side>, client: ConnId, exchange: Box<Exchange>, used: usize) -> usize {
+        raw.reset();
+        let why = "the server's response is malformed";
+        fail(&mut Other(&mut raw.others(), client), &exchange, StatusCode::BAD_GATEWAY, why);
+        used
+    }
+
+    /// The response is complete.
+    fn complete(
+        &mut self,
+        raw: &mut Raw<'_, Side>,
+        client: ConnId,
+        exchange: &Exchange,
+        mut server: Box<ServerSide>,
+    ) {
+        if let Some(lease) = &exchange.lease {
+            lease.succeeded();
+        }
+        finish_client(&mut raw.others(), client, exchange.keep_alive && exchange.body.is_whole());
+        server.client = None;
+        let keeps = server.keeps && exchange.body.is_whole();
+        if keeps && self.pool.put(&server.endpoint, raw.id()) {
+            raw.pause(false);
+            raw.set_timer(exchange.backend.times.idle, IDLE);
+            *raw.state() = Side::Server(server);
+        } else {
+            raw.end();
+        }
+    }
+
+    /// The connection to a server has ended. `whole` if its last bytes are known to be the last.
+    fn server_ended(&mut self, raw: &mut Raw<'_, Side>, mut server: Box<ServerSide>, whole: bool) {
+        let id = raw.id();
+        let mut others = raw.others();
+        let Some(client) = server.client else { return self.pool.forget(&server.endpoint, id) };
+        let Some(mut exchange) = take_exchange(&mut others, client) else { return };
+        if let Some(body) = &mut server.body {
+            return match body.end() {
+                Ok(()) if whole => finish_client(&mut others, client, false),
+                _ => others.reset(client),
+            };
+        }
+        let attempt = Attempt {
+            was_sent: true,
+            was_reused: server.is_reused,
+            has_answer: server.has_answer(),
+            is_idempotent: is_idempotent(&exchange.method),
+            has_body: exchange.framing != Framing::Empty,
+            repeats: exchange.repeats,
+        };
+        if attempt.may_repeat() {
+            exchange.repeats += 1;
+            return self.again(&mut others, client, exchange);
+        }
+        if let Some(lease) = &exchange.lease {
+            lease.failed(Instant::now());
+        }
+        let why = "the server ended the connection without a response";
+        fail(&mut Other(&mut others, client), &exchange, StatusCode::BAD_GATEWAY, why);
+    }
+
+    /// The peer of a connection has ended its direction.
+    fn finished(&mut self, raw: &mut Raw<'_, Side>, whole: bool) {
+        match take(raw.state()) {
+            Side::Nothing => raw.end(),
+            Side::Client(mut exchange) => {
+                // A client that sends nothing more may still read.
+                exchange.keep_alive = false;
+                if exchange.body.is_whole() {
+                    *raw.state() = Side::Client(exchange);
+                } else {
+                    exchange.server.into_iter().for_each(|server| raw.others().reset(server));
+                    fail(raw, &exchange, StatusCode::BAD_REQUEST, "the body ended early");
+                }
+            }
+            Side::Server(server) => {
+                self.server_ended(raw, server, whole);
+                raw.end();
+            }
+            tunnel @ Side::Tunnel { partner, .. } => {
+                *raw.state() = tunnel;
+                raw.others().finish(partner);
+            }
+        }
+    }
+
+    fn timer(&mut self, raw: &mut Raw<'_, Side>) {
+        let now = Instant::now();
+        match take(raw.state()) {
+            Side::Nothing => {}
+            Side::Client(exchange) if now < exchange.due => {
+                raw.set_timer(exchange.due - now, DEADLINE);
+                *raw.state() = Side::Client(exchange);
+            }
+            Side::Client(exchange) => {
+                if let Some(lease) = &exchange.lease {
+                    lease.failed(now);
+                }
+                exchange.server.into_iter().for_each(|server| raw.others().reset(server));
+                let (status, why) = match exchange.server {
+                    Some(_) if !exchange.body.is_whole() => (StatusCode::REQUEST_TIMEOUT, "the body takes too long"),
+                    Some(_) => (StatusCode::GATEWAY_TIMEOUT, "the server did not answer in time"),
+                    None => (StatusCode::GATEWAY_TIMEOUT, "the server was not reached in time"),
+                };
+                fail(raw, &exchange, status, why);
+            }
+            Side::Server(server) if server.client.is_none() => {
+                self.pool.forget(&server.endpoint, raw.id());
+                raw.end();
+            }
+            other @ Side::Server(_) => *raw.state() = other,
+            Side::Tunnel { partner, heard, lease, backend } => {
+                let mut others = raw.others();
+                let back = match others.state(partner) {
+                    Some(Side::Tunnel { heard, .. }) => take(heard),
+                    _ => false,
+                };
+                if !heard && !back {
+                    others.end(partner);
+                    return raw.end();
+                }
+                raw.set_timer(backend.times.tunnel, DEADLINE);
+                *raw.state() = Side::Tunnel { partner, heard: false, lease, backend };
+            }
+        }
+    }
+
+    fn closed(&mut self, raw: &mut Raw<'_, Side>, cause: &Cause) {
+        match take(raw.state()) {
+            Side::Nothing => {}
+            Side::Client(exchange) => exchange.server.into_iter().for_each(|server| raw.others().reset(server)),
+            Side::Server(server) => self.server_ended(raw, server, false),
+            // Both directions have ended, and the other side knows.
+            Side::Tunnel { .. } if matches!(cause, Cause::Finished) => {}
+            Side::Tunnel { partner, .. } => raw.others().reset(partner),
+        }
+    }
+}
+
+impl Handler for Edge {
+    type State = Side;
+
+    fn on_raw_request(&mut self, raw: &mut Raw<'_, Side>, request: &Request<'_>) -> bool {
+        let plan = self.live.plan();
+        let (route, forward, target) = match plan.decide(request) {
+            Decision::Forward { route, forward, target } => (route, forward, target),
+            Decision::Answer(response) => {
+                answer(raw, &response, Shape::to(request.http));
+                return true;
+            }
+        };
+        let shape = Shape::after_body(request.http);
+        let framing = match Framing::of_request(request.http) {
+            Ok(framing) => framing,
+            Err(flaw) => {
+                answer(raw, &plan.status(StatusCode::BAD_REQUEST, flaw.text()), Shape { keep_alive: false, ..shape });
+                return true;
+            }
+        };
+        let Some(backend) = plan.backends.get(forward.backend).cloned() else { return false };
+        log::debug!("{}: {} {target} by {}", request.peer, request.http.method(), route.name);
+        let is_secure = request.tls.version.is_some();
+        let source = source(request.peer);
+        let old = request.http.version() == Version::HTTP_10;
+        let upgrade = if old || framing != Framing::Empty { None } else { upgrade_of(request) };
+        let mut headers = request.http.headers().clone();
+        remove_hop_by_hop(&mut headers);
+        if old {
+            remove_expectation(&mut headers);
+        }
+        set_forwarded(&mut headers, Client { address: source, is_secure });
+        forward.request.apply(&mut headers);
+        let mut exchange = Box::new(Exchange {
+            lease: None,
+            tried: Vec::new(),
+            source,
+            is_secure,
+            method: request.http.method().clone(),
+            target,
+            version: request.http.version(),
+            headers,
+            host: forward.host.clone(),
+            framing,
+            upgrade,
+            expects: BodyReader::is_awaited(request.http),
+            edits: forward.response.clone(),
+            body: Body::new(framing, Form::AsIs),
+            server: None,
+            repeats: 0,
+            keep_alive: shape.keep_alive,
+            is_answered: false,
+            due: Instant::now(),
+            plan: plan.clone(),
+            backend,
+        });
+        let id = raw.id();
+        match self.begin(&mut raw.others(), id, &mut exchange) {
+            Ok(()) => {
+                raw.set_timer(exchange.backend.times.connect, DEADLINE);
+                *raw.state() = Side::Client(exchange);
+            }
+            Err((status, why)) => fail(raw, &exchange, status, &why),
+        }
+        true
+    }
+
+    fn on_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &mut [u8]) -> usize {
+        match raw.state() {
+            Side::Tunnel { partner, heard, .. } => {
+                *heard = true;
+                let partner = *partner;
+                let waits = raw.others().write(partner, bytes);
+                bound(raw, partner, waits);
+                bytes.len()
+            }
+            Side::Client(_) => self.client_bytes(raw, bytes),
+            Side::Server(_) => self.server_bytes(raw, bytes),
+            Side::Nothing => {
+                raw.end();
+                bytes.len()
+            }
+        }
+    }
+
+    fn on_raw(&mut self, raw: &mut Raw<'_, Side>, event: RawEvent<'_>) {
+        match event {
+            RawEvent::Opened => self.opened(raw),
+            RawEvent::Finished { whole } => self.finished(raw, whole),
+            RawEvent::Drained => {
+                let partner = match raw.state() {
+                    Side::Nothing => None,
+                    Side::Client(exchange) => exchange.server,
+                    Side::Server(server) => server.client,
+                    Side::Tunnel { partner, .. } => Some(*partner),
+                };
+                partner.into_iter().for_each(|partner| raw.others().pause(partner, false));
+            }
+            RawEvent::Timer(_) => self.timer(raw),
+            RawEvent::Drain => match raw.state() {
+                Side::Nothing => raw.end(),
+                Side::Client(exchange) => exchange.keep_alive = false,
+                Side::Server(server) if server.client.is_none() => raw.end(),
+                // They have the time of the drain.
+                Side::Server(_) | Side::Tunnel { .. } => {}
+            },
+            RawEvent::Closed(cause) => self.closed(raw, cause),
+            _ => {}
+        }
+    }
+
+    fn on_raw_failed(&mut self, others: &mut Others<'_, Side>, dial: DialId, error: &ConnectError) {
+        let Some(client) = self.pending.remove(&dial) else { return };
+        let Some(mut exchange) = take_exchange(others, client) else { return };
+        log::warn!("{}: {error}", exchange.backend.name);
+        if let Some(lease) = &exchange.lease {
+            lease.failed(Instant::now());
+            exchange.tried.push(lease.server().number());
+        }
+        if exchange.tried.len() < exchange.backend.group.servers().len() {
+            return self.again(others, client, exchange);
+        }
+        let status = match error {
+            ConnectError::Ended(Cause::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        fail(&mut Other(others, client), &exchange, status, "no server was reached");
+    }
+
+    fn on_message(&mut self, _: &mut Conn<'_, Side>, _: Message<'_>) {}
+}
+
+/// The protocol to which a client wants to change, if it asks for that.
+fn upgrade_of(request: &Request<'_>) -> Option<tautline::http::HeaderValue> {
+    if request.is_upgrade { request.http.headers().get(UPGRADE).cloned() } else { None }
+}
+
+/// Pauses the connection of the event if too much waits for another one.
+fn bound(raw: &mut Raw<'_, Side>, other: ConnId, waits: Option<usize>) {
+    if waits.is_some_and(|waits| waits > MOST_WAITING) {
+        raw.pause(true);
+        raw.others().notify_drain(other);
+    }
+}
+
+fn take_exchange(others: &mut Others<'_, Side>, client: ConnId) -> Option<Box<Exchange>> {
+    let state = others.state(client)?;
+    match take(state) {
+        Side::Client(exchange) => Some(exchange),
+        other => {
+            *state = other;
+            None
+        }
+    }
+}
+
+fn put(others: &mut Others<'_, Side>, client: ConnId, side: Side) {
+    if let Some(state) = others.state(client) {
+        *state = side;
+    }
+}
+
+/// The response to a client is complete.
+fn finish_client(others: &mut Others<'_, Side>, client: ConnId, keep_alive: bool) {
+    if keep_alive {
+        others.resume_http(client);
+    } else {
+        others.end(client);
+    }
+}
+
+/// Answers a request that gets no response from a server. One that is cut off is shown by a reset.
+fn fail(client: &mut impl Peer, exchange: &Exchange, status: StatusCode, why: &str) {
+    if exchange.is_answered {
+        return client.reset();
+    }
+    let shape = Shape {
+        head_only: exchange.method == Method::HEAD,
+        keep_alive: exchange.keep_alive && exchange.body.is_whole(),
+        old: exchange.version == Version::HTTP_10,
+    };
+    answer(client, &exchange.plan.status(status, why), shape);
+}
+
+fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {
+    let mut out = Buf::new();
+    let keep_alive = write_response(response, shape, None, &mut out);
+    client.write(out.filled());
+    client.note_status(response.status());
+    if keep_alive { client.resume_http() } else { client.end() }
+}
+
+const fn is_idempotent(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE)
+}
+
+fn target(endpoint: &Endpoint) -> Result<Target, ConnectError> {
+    let scheme = if endpoint.tls { "https" } else { "http" };
+    let mut target = Target::raw(&format!("{scheme}://{}", endpoint.authority()))?;
+    if let Place::Unix(path) = &endpoint.place {
+        target.address = Some(Address::Unix(path.clone()));
+    }
+    Ok(target)
+}

@@ -1,0 +1,72 @@
+//! The heads of responses, on their way to the client.
+
+use super::{Exchange, ServerSide, Side, put};
+use crate::forward::head::{remove_hop_by_hop, write_switching};
+use crate::forward::{Body, Flaw, Form, Framing};
+use tautline::ConnId;
+use tautline::http::header::SET_COOKIE;
+use tautline::http::{Method, Response, StatusCode, Version};
+use tautline::layers::buf::Buf;
+use tautline::layers::engine::Raw;
+use tautline::layers::ws::handshake::{Framing as Written, Reply as Shape, write_response_head};
+
+/// Writes the head of a response to the client. Returns its body, which follows.
+pub(super) fn write_head(
+    raw: &mut Raw<'_, Side>,
+    client: ConnId,
+    exchange: &mut Exchange,
+    server: &mut ServerSide,
+    mut response: Response<()>,
+) -> Result<Body, Flaw> {
+    let old = exchange.version == Version::HTTP_10;
+    let framing = Framing::of_response(&response, &exchange.method)?;
+    let stated = Framing::stated(response.headers(), response.version())?;
+    let written = match stated {
+        Some(Framing::Length(len)) => Written::Length(len),
+        Some(Framing::Chunked) if !old => Written::Chunked,
+        Some(Framing::Empty) => Written::Length(0),
+        _ if framing == Framing::Empty && exchange.method != Method::HEAD => Written::Length(0),
+        _ => Written::UntilEnd,
+    };
+    // Its end would be the end of the connection. A client that still sends its body would not be heard either.
+    let may_follow = exchange.keep_alive && exchange.body.is_whole();
+    server.keeps &= framing != Framing::UntilEnd;
+    remove_hop_by_hop(response.headers_mut());
+    exchange.edits.apply(response.headers_mut());
+    if let Some(lease) = &exchange.lease
+        && let Some(cookie) = exchange.backend.set_cookie(&exchange.headers, lease.server(), exchange.is_secure)
+    {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    let shape = Shape { head_only: exchange.method == Method::HEAD, keep_alive: may_follow, old };
+    let mut out = Buf::new();
+    let ends = written == Written::UntilEnd && framing != Framing::Empty;
+    let (_, keep_alive) =
+        write_response_head(&response, written, Shape { keep_alive: may_follow && !ends, ..shape }, None, &mut out);
+    exchange.keep_alive = keep_alive;
+    exchange.is_answered = true;
+    let mut others = raw.others();
+    let _ = others.write(client, out.filled());
+    others.note_status(client, response.status());
+    Ok(Body::new(framing, if old { Form::Bytes } else { Form::AsIs }))
+}
+
+/// The server has changed the protocol: joins both connections to a tunnel.
+pub(super) fn join(raw: &mut Raw<'_, Side>, client: ConnId, exchange: Box<Exchange>, response: &Response<()>) {
+    let mut head = Vec::new();
+    let mut response = response.clone();
+    exchange.edits.apply(response.headers_mut());
+    write_switching(&response, &mut head);
+    let Exchange { lease, backend, .. } = *exchange;
+    if let Some(lease) = &lease {
+        lease.succeeded();
+    }
+    let own = raw.id();
+    *raw.state() = Side::Tunnel { partner: client, heard: true, lease: None, backend: backend.clone() };
+    let mut others = raw.others();
+    let _ = others.write(client, &head);
+    others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
+    put(&mut others, client, Side::Tunnel { partner: own, heard: true, lease, backend });
+    // It may have sent messages ahead.
+    others.pause(client, false);
+}

@@ -1,0 +1,60 @@
+use super::Side;
+use tautline::ConnId;
+use tautline::http::StatusCode;
+use tautline::layers::engine::{Others, Raw};
+
+/// A client's connection: the one of the event, or another.
+pub(super) trait Peer {
+    fn write(&mut self, bytes: &[u8]);
+    fn end(&mut self);
+    fn reset(&mut self);
+    fn resume_http(&mut self);
+    fn note_status(&mut self, status: StatusCode);
+}
+
+impl Peer for Raw<'_, Side> {
+    fn write(&mut self, bytes: &[u8]) {
+        let _ = Raw::write(self, bytes);
+    }
+
+    fn end(&mut self) {
+        Raw::end(self);
+    }
+
+    fn reset(&mut self) {
+        Raw::reset(self);
+    }
+
+    fn resume_http(&mut self) {
+        Raw::resume_http(self);
+    }
+
+    fn note_status(&mut self, status: StatusCode) {
+        Raw::note_status(self, status);
+    }
+}
+
+/// Another connection than that of the event.
+pub(super) struct Other<'a, 'o>(pub(super) &'a mut Others<'o, Side>, pub(super) ConnId);
+
+impl Peer for Other<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) {
+        let _ = self.0.write(self.1, bytes);
+    }
+
+    fn end(&mut self) {
+        self.0.end(self.1);
+    }
+
+    fn reset(&mut self) {
+        self.0.reset(self.1);
+    }
+
+    fn resume_http(&mut self) {
+        self.0.resume_http(self.1);
+    }
+
+    fn note_status(&mut self, status: StatusCode) {
+        self.0.note_status(self.1, status);
+    }
+}

@@ -1,0 +1,156 @@
+use crate::balance::Lease;
+use crate::forward::head::{RequestHead, keeps_alive};
+use crate::forward::{Body, Framing};
+use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tautline::http::header::{HOST, HeaderMap, HeaderValue};
+use tautline::http::{Method, Response, Version};
+use tautline::layers::ws::handshake::{HandshakeError, HeadReader};
+use tautline::{ConnId, HeadLimits};
+
+/// The part of a connection in what the proxy does.
+#[derive(Debug, Default)]
+pub enum Side {
+    /// None: it reads requests, or ends.
+    #[default]
+    Nothing,
+    /// A client with a request.
+    Client(Box<Exchange>),
+    /// A connection to a server.
+    Server(Box<ServerSide>),
+    /// One end of a tunnel.
+    Tunnel {
+        /// The other end.
+        partner: ConnId,
+        /// Whether bytes have come since the last look.
+        heard: bool,
+        /// The server's place, kept by the client's end.
+        lease: Option<Lease>,
+        /// The backend, whose deadline counts.
+        backend: Arc<Backend>,
+    },
+}
+
+/// A request that is passed on.
+#[derive(Debug)]
+pub struct Exchange {
+    pub(super) plan: Arc<Plan>,
+    pub(super) backend: Arc<Backend>,
+    pub(super) lease: Option<Lease>,
+    /// Servers that could not be reached.
+    pub(super) tried: Vec<usize>,
+    pub(super) source: Option<IpAddr>,
+    pub(super) is_secure: bool,
+    pub(super) method: Method,
+    pub(super) target: String,
+    pub(super) version: Version,
+    /// The fields for the server.
+    pub(super) headers: HeaderMap,
+    pub(super) host: HostSent,
+    pub(super) framing: Framing,
+    pub(super) upgrade: Option<HeaderValue>,
+    /// Whether the client waits for `100 Continue`.
+    pub(super) expects: bool,
+    pub(super) edits: Edits,
+    /// The body on its way to the server.
+    pub(super) body: Body,
+    /// The connection to the server, once the head was sent to it.
+    pub(super) server: Option<ConnId>,
+    /// Attempts that were repeats after something had been sent.
+    pub(super) repeats: u32,
+    /// Whether the client may send another request.
+    pub(super) keep_alive: bool,
+    /// Whether the head of the response was passed on.
+    pub(super) is_answered: bool,
+    pub(super) due: Instant,
+}
+
+impl Exchange {
+    /// The server's endpoint.
+    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
+        self.backend.endpoints.get(self.lease.as_ref()?.server().number())
+    }
+
+    /// The head for the server.
+    pub(super) fn head(&mut self) -> Vec<u8> {
+        let host = match &self.host {
+            HostSent::Client => None,
+            HostSent::Server => self.endpoint().and_then(|endpoint| HeaderValue::try_from(endpoint.authority()).ok()),
+            HostSent::Name(name) => Some(name.clone()),
+        };
+        if let Some(host) = host {
+            self.headers.insert(HOST, host);
+        }
+        let mut out = Vec::with_capacity(1024);
+        let Self { method, target, headers, framing, upgrade, .. } = self;
+        RequestHead { method, target, headers, framing: *framing, upgrade: upgrade.as_ref() }.write(&mut out);
+        out
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct ServerSide {
+    pub(super) endpoint: Endpoint,
+    /// The client whose request it has.
+    pub(super) client: Option<ConnId>,
+    /// Whether it served another request before.
+    pub(super) is_reused: bool,
+    /// Whether it may serve another request.
+    pub(super) keeps: bool,
+    reader: HeadReader,
+    partial: Vec<u8>,
+    /// The body of the response, once its head was read.
+    pub(super) body: Option<Body>,
+}
+
+impl ServerSide {
+    pub(super) fn new(endpoint: Endpoint, client: ConnId) -> Self {
+        Self {
+            endpoint,
+            client: Some(client),
+            is_reused: false,
+            keeps: false,
+            reader: HeadReader::new(HeadLimits::default()),
+            partial: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// Gets another request.
+    pub(super) fn reuse(&mut self, client: ConnId) {
+        self.client = Some(client);
+        (self.is_reused, self.keeps, self.body) = (true, false, None);
+    }
+
+    /// Whether a part of a response has come.
+    pub(super) const fn has_answer(&self) -> bool {
+        !self.partial.is_empty() || self.body.is_some()
+    }
+
+    /// Reads a head. Returns it with the bytes that belonged to it, once it is whole.
+    pub(super) fn head(&mut self, bytes: &[u8]) -> Result<Option<(Response<()>, usize)>, HandshakeError> {
+        let before = self.partial.len();
+        let whole = if before == 0 {
+            self.reader.response(bytes)?
+        } else {
+            self.partial.extend_from_slice(bytes);
+            self.reader.response(&self.partial)?
+        };
+        match whole {
+            Some((response, used)) => {
+                self.partial = Vec::new();
+                self.keeps = keeps_alive(&response);
+                Ok(Some((response, used.saturating_sub(before))))
+            }
+            None => {
+                if before == 0 {
+                    self.partial.extend_from_slice(bytes);
+                }
+                Ok(None)
+            }
+        }
+    }
+}

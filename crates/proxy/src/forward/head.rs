@@ -1,0 +1,224 @@
+//! Heads as they leave the proxy.
+
+use super::Framing;
+use std::net::IpAddr;
+use tautline::http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use tautline::http::{Method, Response, Version};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Removes the fields that are for one connection alone, and those that `Connection` names (RFC 9110, section 7.6.1).
+pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+    let names = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
+        // A client cannot have it removed, since the server would take the request for another site's.
+        if name != HOST {
+            headers.remove(name);
+        }
+    }
+    for name in [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+}
+
+/// The client of a request, as its server is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Its address; `None` over a Unix socket.
+    pub address: Option<IpAddr>,
+    /// Whether it came over TLS.
+    pub is_secure: bool,
+}
+
+/// Replaces what a client may have said of itself. The proxy is the first that can be trusted.
+pub fn set_forwarded(headers: &mut HeaderMap, client: Client) {
+    let address = client.address.and_then(|address| HeaderValue::try_from(address.to_canonical().to_string()).ok());
+    let mut set = |name: HeaderName, value: Option<HeaderValue>| match value {
+        Some(value) => _ = headers.insert(name, value),
+        None => _ = headers.remove(name),
+    };
+    set(X_FORWARDED_FOR, address);
+    set(X_FORWARDED_PROTO, Some(HeaderValue::from_static(if client.is_secure { "https" } else { "http" })));
+    let host = headers.get(HOST).cloned();
+    match host {
+        Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
+        None => _ = headers.remove(X_FORWARDED_HOST),
+    }
+    headers.remove("forwarded");
+}
+
+/// The parts of a request for a server.
+#[derive(Debug)]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target in origin form.
+    pub target: &'a str,
+    /// The fields, without those for one connection.
+    pub headers: &'a HeaderMap,
+    /// The length of the body.
+    pub framing: Framing,
+    /// The protocol to which the client wants to change.
+    pub upgrade: Option<&'a HeaderValue>,
+}
+
+impl RequestHead<'_> {
+    /// Appends the head, in HTTP/1.1.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.target.as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        if !self.headers.contains_key(HOST) {
+            // A client of HTTP/1.0 need not name a host, and a server of HTTP/1.1 wants the field.
+            out.extend_from_slice(b"host: \r\n");
+        }
+        write_fields(self.headers, out);
+        match self.framing {
+            Framing::Length(len) => write_field(&CONTENT_LENGTH, len.to_string().as_bytes(), out),
+            Framing::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", out),
+            Framing::Empty if matches!(*self.method, Method::POST | Method::PUT | Method::PATCH) => {
+                write_field(&CONTENT_LENGTH, b"0", out);
+            }
+            Framing::Empty | Framing::UntilEnd => {}
+        }
+        if let Some(upgrade) = self.upgrade {
+            write_field(&CONNECTION, b"Upgrade", out);
+            write_field(&UPGRADE, upgrade.as_bytes(), out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the head of a response that changes the protocol, with the server's fields.
+pub fn write_switching(response: &Response<()>, out: &mut Vec<u8>) {
+    let mut headers = response.headers().clone();
+    let upgrade = headers.get(UPGRADE).cloned();
+    remove_hop_by_hop(&mut headers);
+    headers.remove(CONTENT_LENGTH);
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+    write_fields(&headers, out);
+    write_field(&CONNECTION, b"Upgrade", out);
+    if let Some(upgrade) = upgrade {
+        write_field(&UPGRADE, upgrade.as_bytes(), out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether the server may get another request on its connection behind this response (RFC 9112, section 9.3).
+#[must_use]
+pub fn keeps_alive(response: &Response<()>) -> bool {
+    let values = response.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let mut tokens = values.flat_map(|value| value.split(',')).map(str::trim);
+    match response.version() {
+        Version::HTTP_11 => !tokens.any(|token| token.eq_ignore_ascii_case("close")),
+        _ => tokens.any(|token| token.eq_ignore_ascii_case("keep-alive")),
+    }
+}
+
+/// Removes what a client of HTTP/1.0 cannot mean: it knows no interim responses.
+pub fn remove_expectation(headers: &mut HeaderMap) {
+    headers.remove(EXPECT);
+}
+
+fn write_fields(headers: &HeaderMap, out: &mut Vec<u8>) {
+    for (name, value) in headers {
+        if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | UPGRADE) {
+            write_field(name, value.as_bytes(), out);
+        }
+    }
+}
+
+fn write_field(name: &HeaderName, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tautline::http::Request;
+
+    #[test]
+    fn fields_of_one_connection_and_claims_of_the_client_are_not_passed_on() {
+        let request = Request::post("/a?b")
+            .header("host", "example.org")
+            .header("connection", "close, X-Secret, host, content-length")
+            .header("x-secret", "1")
+            .header("keep-alive", "timeout=5")
+            .header("te", "trailers")
+            .header("content-length", "5")
+            .header("x-forwarded-for", "10.0.0.1")
+            .header("forwarded", "for=10.0.0.1")
+            .header("cookie", "a=b")
+            .body(())
+            .unwrap();
+        let mut headers = request.headers().clone();
+        remove_hop_by_hop(&mut headers);
+        set_forwarded(&mut headers, Client { address: Some("192.0.2.1".parse().unwrap()), is_secure: true });
+        let mut out = Vec::new();
+        let framing = Framing::of_request(&request).unwrap();
+        let head =
+            RequestHead { method: request.method(), target: "/a?b", headers: &headers, framing, upgrade: None };
+        head.write(&mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("POST /a?b HTTP/1.1\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+        for field in [
+            "host: example.org",
+            "cookie: a=b",
+            "content-length: 5",
+            "x-forwarded-for: 192.0.2.1",
+            "x-forwarded-proto: https",
+            "x-forwarded-host: example.org",
+        ] {
+            assert_eq!(text.matches(&format!("\r\n{field}\r\n")).count(), 1, "{field}: {text}");
+        }
+        assert_eq!(text.matches("\r\n").count(), 8, "{text}");
+    }
+
+    #[test]
+    fn an_upgrade_keeps_its_fields() {
+        let response = Response::builder()
+            .status(101)
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-accept", "x")
+            .header("sec-websocket-extensions", "permessage-deflate");
+        let mut out = Vec::new();
+        write_switching(&response.body(()).unwrap(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        for field in ["connection: Upgrade", "upgrade: websocket", "sec-websocket-extensions: permessage-deflate"] {
+            assert_eq!(text.matches(&format!("\r\n{field}\r\n")).count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn old_servers_keep_connections_only_if_they_say_so() {
+        let of = |version, value: &str| {
+            let response = Response::builder().version(version).header("connection", value);
+            keeps_alive(&response.body(()).unwrap())
+        };
+        assert!(of(Version::HTTP_11, "") && !of(Version::HTTP_11, "x, Close"));
+        assert!(!of(Version::HTTP_10, "") && of(Version::HTTP_10, "Keep-Alive"));
+    }
+}

@@ -1,0 +1,14 @@
+//! Forwarding of one request over HTTP/1.1, without I/O.
+//!
+//! [`head`] writes the head of a request for a server, and that of its response for the client. [`Framing`] says how long a body
+//! is, and refuses all on which two parties could disagree: that is how requests are smuggled (RFC 9112, section 11.2). [`Body`]
+//! passes a body on. Chunks are framed anew, so extensions and trailers are dropped.
+//!
+//! Heads come from [`HeadReader`](tautline::layers::ws::handshake::HeadReader), which refuses bare CR and LF and folded lines.
+
+mod body;
+mod framing;
+pub mod head;
+
+pub use body::{Body, Form};
+pub use framing::{Flaw, Framing};
