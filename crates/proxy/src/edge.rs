@@ -93,7 +93,13 @@ impl Edge {
     /// Takes another server after an attempt that failed, or tells the client.
     fn again(&mut self, others: &mut Others<'_, Side>, client: ConnId, mut exchange: Box<Exchange>) {
         match self.begin(others, client, &mut exchange) {
-            Ok(()) => put(others, client, Side::Client(exchange)),
+            Ok(()) => {
+                let is_sent = exchange.server.is_some();
+                put(others, client, Side::Client(exchange));
+                if is_sent {
+                    others.pause(client, false);
+                }
+            }
             Err((status, why)) => fail(&mut Other(others, client), &exchange, status, &why),
         }
     }
@@ -220,13 +226,7 @@ impl Edge {
     }
 
     /// The response is complete.
-    fn complete(
-        &mut self,
-        raw: &mut Raw<'_, Side>,
-        client: ConnId,
-        exchange: &Exchange,
-        mut server: Box<ServerSide>,
-    ) {
+    fn complete(&mut self, raw: &mut Raw<'_, Side>, client: ConnId, exchange: &Exchange, mut server: Box<ServerSide>) {
         if let Some(lease) = &exchange.lease {
             lease.succeeded();
         }

@@ -69,7 +69,8 @@ impl ShardHandle {
     ///
     /// [`on_open`](crate::Handler::on_open) or [`on_connect_failed`](crate::Handler::on_connect_failed) follows, and
     /// [`on_dial_end`](crate::Handler::on_dial_end) when the shard gives the target up for ever. All targets of a shard are
-    /// `wss://`, or all are `ws://`: the shard has one TLS engine, and reports others as failed.
+    /// `wss://`, or all are `ws://`: the shard has one TLS engine, and reports others as failed. An engine that is
+    /// [mixed](tautline_tls::mixed) takes both.
     ///
     /// ```
     /// use tautline_engine::{ConnectError, DialId, Reconnect, ShardHandle, Target};

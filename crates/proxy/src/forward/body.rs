@@ -38,13 +38,22 @@ enum State {
     /// Bytes until the connection ends.
     UntilEnd,
     /// The line with a chunk's size: its value, and digits and bytes so far.
-    Size { value: u64, digits: u8, bytes: u16, at: InLine },
+    Size {
+        value: u64,
+        digits: u8,
+        bytes: u16,
+        at: InLine,
+    },
     /// Bytes of a chunk.
     Chunk(u64),
     /// CRLF behind a chunk: whether CR was there.
     ChunkEnd(bool),
     /// Behind the last chunk: bytes of trailers, whether the present line has some, and whether CR was there.
-    Trailers { bytes: u16, in_line: bool, cr: bool },
+    Trailers {
+        bytes: u16,
+        in_line: bool,
+        cr: bool,
+    },
     Whole,
 }
 

@@ -138,10 +138,7 @@ mod tests {
         for bad in ["gzip", "chunked, chunked", "gzip, chunked", "identity", "xchunked", ""] {
             assert_eq!(of(&[("transfer-encoding", bad)], new), Err(Flaw::Coding), "{bad:?}");
         }
-        assert_eq!(
-            of(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], new),
-            Err(Flaw::Coding)
-        );
+        assert_eq!(of(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], new), Err(Flaw::Coding));
         assert_eq!(of(&[("transfer-encoding", "chunked")], Version::HTTP_10), Err(Flaw::OldCoding));
     }
 

@@ -89,7 +89,7 @@ impl RequestHead<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\n");
         if !self.headers.contains_key(HOST) {
             // A client of HTTP/1.0 need not name a host, and a server of HTTP/1.1 wants the field.
-            out.extend_from_slice(b"host: \r\n");
+            out.extend_from_slice(b"Host: \r\n");
         }
         write_fields(self.headers, out);
         match self.framing {
@@ -147,8 +147,19 @@ fn write_fields(headers: &HeaderMap, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a field, its name in the usual capitals: case has no meaning, but some old peers require this one.
 fn write_field(name: &HeaderName, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_str().as_bytes());
+    for (index, word) in name.as_str().split('-').enumerate() {
+        if index > 0 {
+            out.push(b'-');
+        }
+        if word == "websocket" {
+            out.extend_from_slice(b"WebSocket");
+        } else if let [first, rest @ ..] = word.as_bytes() {
+            out.push(first.to_ascii_uppercase());
+            out.extend_from_slice(rest);
+        }
+    }
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
@@ -178,18 +189,17 @@ mod tests {
         set_forwarded(&mut headers, Client { address: Some("192.0.2.1".parse().unwrap()), is_secure: true });
         let mut out = Vec::new();
         let framing = Framing::of_request(&request).unwrap();
-        let head =
-            RequestHead { method: request.method(), target: "/a?b", headers: &headers, framing, upgrade: None };
+        let head = RequestHead { method: request.method(), target: "/a?b", headers: &headers, framing, upgrade: None };
         head.write(&mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("POST /a?b HTTP/1.1\r\n") && text.ends_with("\r\n\r\n"), "{text}");
         for field in [
-            "host: example.org",
-            "cookie: a=b",
-            "content-length: 5",
-            "x-forwarded-for: 192.0.2.1",
-            "x-forwarded-proto: https",
-            "x-forwarded-host: example.org",
+            "Host: example.org",
+            "Cookie: a=b",
+            "Content-Length: 5",
+            "X-Forwarded-For: 192.0.2.1",
+            "X-Forwarded-Proto: https",
+            "X-Forwarded-Host: example.org",
         ] {
             assert_eq!(text.matches(&format!("\r\n{field}\r\n")).count(), 1, "{field}: {text}");
         }
@@ -207,7 +217,7 @@ mod tests {
         let mut out = Vec::new();
         write_switching(&response.body(()).unwrap(), &mut out);
         let text = String::from_utf8(out).unwrap();
-        for field in ["connection: Upgrade", "upgrade: websocket", "sec-websocket-extensions: permessage-deflate"] {
+        for field in ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Extensions: permessage-deflate"] {
             assert_eq!(text.matches(&format!("\r\n{field}\r\n")).count(), 1, "{text}");
         }
     }
