@@ -92,7 +92,7 @@ async fn counts_connections_messages_and_refusals() {
 }
 
 #[tokio::test]
-async fn a_prepared_message_is_framed_and_compressed_once_for_many() {
+async fn a_prepared_message_reaches_many_and_keeps_its_place() {
     let mut config = Config::default();
     config.upgrade.deflate = Some(DeflateConfig::default());
     let site = site(config.clone(), config).await;
