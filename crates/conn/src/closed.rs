@@ -13,7 +13,8 @@ use tautline_ws::{CloseCode, RetryAfter};
 /// How an open connection ended.
 ///
 /// ```
-/// use tautline_conn::closed::{Cause, Closed};
+/// # mod tautline { pub use tautline_conn::closed::{Cause, Closed}; }
+/// use tautline::{Cause, Closed};
 ///
 /// fn is_worth_a_retry(closed: &Closed) -> bool {
 ///     matches!(closed.cause, Cause::Io(_) | Cause::Timeout(_)) || closed.code.get() == 1012
@@ -54,9 +55,10 @@ impl Closed {
 /// [`source`](Error::source) returns. A variant that only holds another error has the text and the source of that error.
 ///
 /// ```
+/// # mod tautline { pub use tautline_conn::closed::Cause; }
 /// use std::error::Error;
 /// use std::{io, sync::Arc};
-/// use tautline_conn::closed::Cause;
+/// use tautline::Cause;
 ///
 /// let cause = Cause::Io(Arc::new(io::ErrorKind::ConnectionReset.into()));
 /// let below = cause.source().unwrap();
@@ -115,7 +117,8 @@ impl Cause {
     /// The name of the cause, for metrics.
     ///
     /// ```
-    /// assert_eq!(tautline_conn::closed::Cause::SlowConsumer.name(), "slow_consumer");
+    /// # mod tautline { pub use tautline_conn::closed::Cause; }
+    /// assert_eq!(tautline::Cause::SlowConsumer.name(), "slow_consumer");
     /// ```
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -146,7 +149,8 @@ impl Cause {
 /// A deadline that a peer missed; each is a field of [`Deadlines`](crate::config::Deadlines).
 ///
 /// ```
-/// use tautline_conn::closed::{Cause, Deadline};
+/// # mod tautline { pub use tautline_conn::closed::{Cause, Deadline}; }
+/// use tautline::{Cause, Deadline};
 ///
 /// fn was_idle(cause: &Cause) -> bool {
 ///     matches!(cause, Cause::Timeout(Deadline::Idle))
@@ -221,7 +225,8 @@ impl Error for Cause {
 /// a `main` prints that returns the error.
 ///
 /// ```
-/// use tautline_conn::closed::{Cause, ConnectError, Deadline};
+/// # mod tautline { pub use tautline_conn::closed::{Cause, ConnectError, Deadline}; }
+/// use tautline::{Cause, ConnectError, Deadline};
 ///
 /// let error = ConnectError::Ended(Cause::Timeout(Deadline::Handshake));
 /// assert_eq!(error.to_string(), "the peer missed the handshake deadline");
@@ -254,9 +259,10 @@ impl ConnectError {
     /// The error of attempts at the addresses of one host, all of which failed with these errors. `None` if there was none.
     ///
     /// ```
+    /// # mod tautline { pub use tautline_conn::closed::ConnectError; }
     /// use std::io;
     /// use std::sync::Arc;
-    /// use tautline_conn::closed::ConnectError;
+    /// use tautline::ConnectError;
     ///
     /// let failed = |address: &str, kind: io::ErrorKind| (address.parse().unwrap(), Arc::new(io::Error::from(kind)));
     /// let refused = failed("[::1]:443", io::ErrorKind::ConnectionRefused);
@@ -276,7 +282,8 @@ impl ConnectError {
     /// The answer of a server that refused the upgrade: its status, its headers, and the first 16 KiB of its body.
     ///
     /// ```
-    /// use tautline_conn::closed::ConnectError;
+    /// # mod tautline { pub use tautline_conn::closed::ConnectError; }
+    /// use tautline::ConnectError;
     ///
     /// fn is_forbidden(error: &ConnectError) -> bool {
     ///     error.refusal().is_some_and(|response| response.status() == 403)

@@ -8,8 +8,9 @@ use std::time::Duration;
 /// most.
 ///
 /// ```
+/// # mod tautline { pub use tautline_conn::config::Deadlines; }
 /// use std::time::Duration;
-/// use tautline_conn::config::Deadlines;
+/// use tautline::Deadlines;
 ///
 /// fn shorten(deadlines: &mut Deadlines) {
 ///     deadlines.handshake = Duration::from_secs(3);
@@ -69,7 +70,8 @@ impl Default for Deadlines {
 /// alone. Control frames, fragments of a streamed message and encoded messages are never dropped.
 ///
 /// ```
-/// use tautline_conn::config::SlowConsumer;
+/// # mod tautline { pub use tautline_conn::config::SlowConsumer; }
+/// use tautline::SlowConsumer;
 ///
 /// let policy = SlowConsumer::KeepLatest(64 << 10);
 /// assert_eq!(policy.limit(), 65_536);

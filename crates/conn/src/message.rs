@@ -8,7 +8,8 @@ use tautline_ws::{Kind, Message, Prepared};
 /// A message to send.
 ///
 /// ```
-/// use tautline_conn::message::Outgoing;
+/// # mod tautline { pub use tautline_conn::message::Outgoing; }
+/// use tautline::Outgoing;
 ///
 /// // Under `SlowConsumer::KeepLatest` only the latest price with this key waits for a slow reader.
 /// let price = Outgoing::text("EURUSD 1.0842").with_key(7);
@@ -48,8 +49,8 @@ impl<'a> Outgoing<'a> {
     /// A message that is framed already. Shards to which it is published do not frame and compress it again, each for itself.
     ///
     /// ```
-    /// use tautline_conn::message::Outgoing;
-    /// use tautline_ws::{Kind, Prepared};
+    /// # mod tautline { pub use {tautline_conn::message::Outgoing, tautline_ws::{Kind, Prepared}}; }
+    /// use tautline::{Kind, Outgoing, Prepared};
     ///
     /// let news = Prepared::new(Kind::Text, b"rates rise");
     /// assert_eq!(Outgoing::prepared(&news).payload, b"rates rise");
@@ -77,8 +78,8 @@ impl<'a> Outgoing<'a> {
     /// not drop older ones stay: a price does not push out an order.
     ///
     /// ```
-    /// use tautline_conn::config::SlowConsumer;
-    /// use tautline_conn::message::Outgoing;
+    /// # mod tautline { pub use {tautline_conn::config::SlowConsumer, tautline_conn::message::Outgoing}; }
+    /// use tautline::{Outgoing, SlowConsumer};
     ///
     /// fn price(text: &str) -> Outgoing<'_> {
     ///     Outgoing::text(text).with_key(7).with_policy(SlowConsumer::KeepLatest(64 << 10))
@@ -116,7 +117,8 @@ impl<'a> From<&Message<'a>> for Outgoing<'a> {
 /// The result of sending a message.
 ///
 /// ```
-/// use tautline_conn::message::Delivery;
+/// # mod tautline { pub use tautline_conn::message::Delivery; }
+/// use tautline::Delivery;
 ///
 /// /// Whether the reader keeps up.
 /// fn keeps_up(delivery: Delivery) -> bool {

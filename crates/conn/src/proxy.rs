@@ -15,7 +15,8 @@ const MAX_INTERIM: u8 = 32;
 /// A proxy to connect through.
 ///
 /// ```
-/// use tautline_conn::proxy::{Proxy, ProxyKind};
+/// # mod tautline { pub use tautline_conn::proxy::{Proxy, ProxyKind}; }
+/// use tautline::{Proxy, ProxyKind};
 ///
 /// let proxy: Proxy = "socks5://user:secret@proxy.example:1080".parse()?;
 /// assert_eq!((proxy.kind, &*proxy.host, proxy.port), (ProxyKind::Socks5, "proxy.example", 1080));
@@ -37,7 +38,8 @@ pub struct Proxy {
 /// The protocol of a [`Proxy`].
 ///
 /// ```
-/// use tautline_conn::proxy::{Proxy, ProxyKind};
+/// # mod tautline { pub use tautline_conn::proxy::{Proxy, ProxyKind}; }
+/// use tautline::{Proxy, ProxyKind};
 ///
 /// let proxy: Proxy = "http://proxy.example".parse()?;
 /// assert_eq!((proxy.kind, proxy.port), (ProxyKind::Http, 3128));

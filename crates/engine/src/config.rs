@@ -14,8 +14,9 @@ use tautline_ws::handshake::{HeadLimits, Policy};
 /// | [`untrusted_internet`](Self::untrusted_internet) | servers open to anyone | none: this is the default |
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Config, SlowConsumer}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Config, SlowConsumer};
+/// use tautline::{Config, SlowConsumer};
 ///
 /// let mut config = Config::low_latency();
 /// config.limits.max_message = 64 << 10;
@@ -56,7 +57,8 @@ pub struct Config {
 /// Bounds on memory and work per connection, per shard, and for all shards of a server.
 ///
 /// ```
-/// use tautline_engine::Config;
+/// # mod tautline { pub use tautline_engine::Config; }
+/// use tautline::Config;
 ///
 /// let mut config = Config::default();
 /// config.limits.max_message = 64 << 10;
@@ -123,8 +125,9 @@ pub struct Limits {
 /// stay in the loop, since moving them would cost more time than it saves.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Config, Records}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Config, Records};
+/// use tautline::{Config, Records};
 ///
 /// let mut config = Config::default();
 /// config.offload.threads = Some(2);
@@ -163,7 +166,8 @@ pub struct Offload {
 /// messages are not affected.
 ///
 /// ```
-/// use tautline_engine::{Config, Records};
+/// # mod tautline { pub use tautline_engine::{Config, Records}; }
+/// use tautline::{Config, Records};
 ///
 /// let mut config = Config::default();
 /// config.offload.records = Some(Records::default().with_min_message(4 << 20).with_threads(1));
@@ -238,7 +242,8 @@ impl Default for Offload {
 /// | the closure that makes a handler, a [`Probe`](crate::probe::Probe), a logger | the loop ends, and reports it |
 ///
 /// ```
-/// use tautline_engine::{Config, OnPanic};
+/// # mod tautline { pub use tautline_engine::{Config, OnPanic}; }
+/// use tautline::{Config, OnPanic};
 ///
 /// let mut config = Config::default();
 /// config.on_panic = OnPanic::EndLoop;

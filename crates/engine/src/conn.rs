@@ -13,8 +13,8 @@ use tautline_ws::{CloseCode, Kind};
 /// A connection, lent to the handler for one call.
 ///
 /// ```
-/// use tautline_engine::{Conn, Handler};
-/// use tautline_ws::{CloseCode, Message};
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler}, tautline_ws::{CloseCode, Message}}; }
+/// use tautline::{CloseCode, Conn, Handler, Message};
 ///
 /// struct Quiz;
 ///
@@ -129,9 +129,12 @@ impl<T> Conn<'_, T> {
     /// the kernel seals TLS records, only the time until the system call is known.
     ///
     /// ```
-    /// use tautline_engine::probe::SendTimes;
-    /// use tautline_engine::{Conn, Handler, Outgoing, ShardContext};
-    /// use tautline_ws::Message;
+    /// # mod tautline {
+    /// #     pub use tautline_engine::{Conn, Handler, Outgoing, ShardContext};
+    /// #     pub use tautline_engine::probe::SendTimes;
+    /// #     pub use tautline_ws::Message;
+    /// # }
+    /// use tautline::{Conn, Handler, Message, Outgoing, SendTimes, ShardContext};
     ///
     /// struct Strategy;
     ///

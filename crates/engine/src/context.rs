@@ -13,9 +13,9 @@ use tautline_ws::CloseCode;
 /// A shard, lent to its handler where no connection is concerned.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, Outgoing, ShardContext}, tautline_ws::Message}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Conn, Handler, Outgoing, ShardContext};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, Handler, Message, Outgoing, ShardContext};
 ///
 /// /// Tells all subscribers the time, once a second.
 /// struct Clock;
@@ -103,9 +103,12 @@ impl ShardContext<'_> {
     /// Sends `message` to these connections, like [`Conn::send_to`].
     ///
     /// ```
+    /// # mod tautline {
+    /// #     pub use tautline_engine::{Closed, Conn, ConnId, Handler, Opening, Outgoing};
+    /// #     pub use tautline_ws::{CloseCode, Message};
+    /// # }
     /// use std::collections::HashMap;
-    /// use tautline_engine::{Conn, ConnId, Handler, Opening, Outgoing};
-    /// use tautline_ws::{CloseCode, Message};
+    /// use tautline::{CloseCode, Conn, ConnId, Handler, Message, Opening, Outgoing};
     ///
     /// /// Players of games for two. Ids stay in the map until `on_close`, so all of them are those of open connections.
     /// #[derive(Default)]
@@ -129,7 +132,7 @@ impl ShardContext<'_> {
     ///             _ = conn.shard().close(other, CloseCode::NORMAL, "you have lost");
     ///         }
     ///     }
-    ///     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _: &tautline_engine::Closed) {
+    ///     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _: &tautline::Closed) {
     ///         self.waits.take_if(|waits| *waits == conn.id());
     ///         if let Some(other) = self.others.remove(&conn.id()) {
     ///             self.others.remove(&other);

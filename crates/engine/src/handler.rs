@@ -18,8 +18,8 @@ use tautline_ws::{Kind, Message};
 /// Most methods get a [`Conn`], valid for the call. Their output is corked, and leaves each connection together.
 ///
 /// ```
-/// use tautline_engine::{Closed, Conn, Handler, Opening, Reply, Request};
-/// use tautline_ws::Message;
+/// # mod tautline { pub use {tautline_engine::{Closed, Conn, Handler, Opening, Reply, Request}, tautline_ws::Message}; }
+/// use tautline::{Closed, Conn, Handler, Message, Opening, Reply, Request};
 ///
 /// struct Chat;
 ///
@@ -148,8 +148,8 @@ pub trait Handler: 'static {
     /// False, the default, if connections of this handler cannot move. They are then closed with 1012 (service restart).
     ///
     /// ```
-    /// use tautline_engine::{Conn, Handler};
-    /// use tautline_ws::Message;
+    /// # mod tautline { pub use {tautline_engine::{Conn, Handler}, tautline_ws::Message}; }
+    /// use tautline::{Conn, Handler, Message};
     ///
     /// struct Counting;
     ///
@@ -192,8 +192,8 @@ pub trait Handler: 'static {
     /// header, another URI.
     ///
     /// ```
-    /// use tautline_engine::{Conn, DialId, Handler, Target};
-    /// use tautline_ws::Message;
+    /// # mod tautline { pub use {tautline_engine::{Conn, DialId, Handler, Target}, tautline_ws::Message}; }
+    /// use tautline::{Conn, DialId, Handler, Message, Target};
     ///
     /// struct Feed;
     ///
@@ -319,7 +319,8 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 /// The result of an opening handshake.
 ///
 /// ```
-/// use tautline_engine::Opening;
+/// # mod tautline { pub use tautline_engine::Opening; }
+/// use tautline::Opening;
 ///
 /// fn describe(opening: &Opening<'_>) -> String {
 ///     let path = opening.request.map_or("", |request| request.uri().path());
@@ -355,8 +356,8 @@ impl<'a> Opening<'a> {
 /// A piece of a message.
 ///
 /// ```
-/// use tautline_engine::{Chunk, Conn, Handler};
-/// use tautline_ws::Message;
+/// # mod tautline { pub use {tautline_engine::{Chunk, Conn, Handler}, tautline_ws::Message}; }
+/// use tautline::{Chunk, Conn, Handler, Message};
 ///
 /// /// Counts the bytes of messages of any length. `Config::streaming` must be set.
 /// struct Sink;

@@ -5,9 +5,9 @@ use tautline_io::Token;
 /// Identifies a connection across all shards of a server, for example as a key in the application's maps.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, ConnId, Handler}, tautline_ws::Message}; }
 /// use std::collections::HashMap;
-/// use tautline_engine::{Conn, ConnId, Handler};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, ConnId, Handler, Message};
 ///
 /// /// Keeps the name of the user of each connection.
 /// #[derive(Default)]
@@ -72,9 +72,9 @@ impl std::error::Error for ParseConnIdError {}
 /// Identifies an outgoing connection across its reconnections.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, ConnectError, DialId, Handler}, tautline_ws::Message}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Conn, ConnectError, DialId, Handler};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, ConnectError, DialId, Handler, Message};
 ///
 /// struct Client;
 ///

@@ -13,11 +13,16 @@
 //!
 //! An echo server and its client, turned on one thread:
 //! ```
+//! # mod tautline {
+//! #     pub use tautline_engine::{Config, Conn, Handler, Opening, Outgoing, Shard, Target};
+//! #     pub use tautline_io::ListenOptions;
+//! #     pub use tautline_ws::Message;
+//! #     pub mod layers { pub use {tautline_io as io, tautline_tls as tls}; }
+//! # }
 //! use std::{sync::Arc, time::Duration};
-//! use tautline_engine::{Config, Conn, Handler, Opening, Outgoing, Shard, Target};
-//! use tautline_io::{ListenOptions, epoll};
-//! use tautline_tls::plain;
-//! use tautline_ws::Message;
+//! use tautline::layers::io::epoll;
+//! use tautline::layers::tls::plain;
+//! use tautline::{Config, Conn, Handler, ListenOptions, Message, Opening, Outgoing, Shard, Target};
 //!
 //! struct Echo;
 //!

@@ -55,11 +55,15 @@ use tautline_ws::deflate::SharedDeflater;
 /// multiply the code.
 ///
 /// ```
+/// # mod tautline {
+/// #     pub use tautline_engine::{Config, Conn, Handler, Shard};
+/// #     pub use tautline_io::{DriverConfig, ListenOptions};
+/// #     pub use tautline_ws::Message;
+/// #     pub mod layers { pub use tautline_tls as tls; }
+/// # }
 /// use std::{sync::Arc, time::Duration};
-/// use tautline_engine::{Config, Conn, Handler, Shard};
-/// use tautline_io::{DriverConfig, ListenOptions};
-/// use tautline_tls::plain;
-/// use tautline_ws::Message;
+/// use tautline::layers::tls::plain;
+/// use tautline::{Config, Conn, DriverConfig, Handler, ListenOptions, Message, Shard};
 ///
 /// struct Echo;
 ///

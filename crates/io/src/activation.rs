@@ -4,7 +4,8 @@
 //! programs that need it before they start a server: to give up privileges, or to pass it to a child.
 //!
 //! ```
-//! use tautline_io::activation;
+//! # mod tautline { pub use tautline_io::activation; }
+//! use tautline::activation;
 //!
 //! let passed = activation::take()?; // nothing, unless a supervisor started this program
 //! assert!(passed.is_empty());

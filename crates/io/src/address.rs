@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// The address of a socket or its peer: `127.0.0.1:8443`, `[::1]:8443`, `unix:/run/taut.sock`.
 ///
 /// ```
-/// use tautline_io::Address;
+/// # mod tautline { pub use tautline_io::Address; }
+/// use tautline::Address;
 ///
 /// let tcp: Address = "[::1]:8443".parse()?;
 /// let unix: Address = "unix:/run/taut.sock".parse()?;

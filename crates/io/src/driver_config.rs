@@ -9,7 +9,9 @@ use std::sync::Arc;
 ///
 /// [`FromStr`] reads one of the [names](Self::NAMES); the configuration of a driver becomes one by `From`.
 /// ```
-/// use tautline_io::{DriverConfig, uring};
+/// # mod tautline { pub use tautline_io::DriverConfig; pub mod layers { pub mod io { pub use tautline_io::*; } } }
+/// use tautline::layers::io::uring;
+/// use tautline::DriverConfig;
 /// let by_name: DriverConfig = "epoll".parse()?;
 /// let mut config = uring::Config::default();
 /// config.zero_copy = 65_536;

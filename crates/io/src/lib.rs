@@ -10,9 +10,14 @@
 //!
 //! A server that greets its first client:
 //! ```
+//! # mod tautline {
+//! #     pub use tautline_io::ListenOptions;
+//! #     pub mod layers { pub use tautline_buf as buf; pub mod io { pub use tautline_io::*; } }
+//! # }
 //! use std::io;
-//! use tautline_io::{Driver, End, ListenOptions, Listener, Received, Sink, Token, epoll};
-//! use tautline_buf::Buf;
+//! use tautline::layers::buf::Buf;
+//! use tautline::layers::io::{Driver, End, Listener, Received, Sink, Token, epoll};
+//! use tautline::ListenOptions;
 //!
 //! struct Greet {
 //!     done: bool,

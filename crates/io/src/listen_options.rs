@@ -3,7 +3,8 @@ use crate::TcpOptions;
 /// How to listen.
 ///
 /// ```
-/// use tautline_io::{Address, DriverConfig, ListenOptions};
+/// # mod tautline { pub use tautline_io::{Address, DriverConfig, ListenOptions}; }
+/// use tautline::{Address, DriverConfig, ListenOptions};
 ///
 /// let mut options = ListenOptions::default();
 /// options.backlog = 128;

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 /// The end of this machine that a connection is opened from: an address, an interface, or both.
 ///
 /// ```
+/// # mod tautline { pub use tautline_io::Source; }
 /// use std::net::Ipv4Addr;
-/// use tautline_io::Source;
+/// use tautline::Source;
 ///
 /// let line_a = Source::from(Ipv4Addr::new(10, 0, 1, 7)).on_interface("eth1");
 /// assert_eq!(line_a.interface.as_deref(), Some("eth1"));

@@ -11,8 +11,9 @@ use std::time::Duration;
 /// ignore them.
 ///
 /// ```
+/// # mod tautline { pub use tautline_io::{Keepalive, TcpOptions}; }
 /// use std::time::Duration;
-/// use tautline_io::{Keepalive, TcpOptions};
+/// use tautline::{Keepalive, TcpOptions};
 ///
 /// let mut options = TcpOptions::default();
 /// options.user_timeout = Some(Duration::from_secs(5));

@@ -6,7 +6,8 @@ use core::fmt::Write as _;
 /// Every engine has RSA and ECDSA certificates, SNI, reload and resumption in TLS 1.2.
 ///
 /// ```
-/// use tautline_tls::Capabilities;
+/// # mod tautline { pub use tautline_tls::Capabilities; }
+/// use tautline::Capabilities;
 ///
 /// static MINE: Capabilities = {
 ///     let mut can = Capabilities::new("mine", "MyTLS 1.0").with_feature("mine");

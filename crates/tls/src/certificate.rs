@@ -3,7 +3,8 @@ use zeroize::Zeroizing;
 /// A certificate chain with its private key, both in PEM.
 ///
 /// ```
-/// use tautline_tls::{Certificate, ServerConfig};
+/// # mod tautline { pub use tautline_tls::{Certificate, ServerConfig}; }
+/// use tautline::{Certificate, ServerConfig};
 ///
 /// let (chain, key) = ("-----BEGIN CERTIFICATE-----…", "-----BEGIN PRIVATE KEY-----…");
 /// let certificate = Certificate::new(chain, key).with_name("example.com");

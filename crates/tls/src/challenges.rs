@@ -8,7 +8,8 @@ pub const ACME_TLS: &[u8] = b"acme-tls/1";
 /// A server asks for one when a ClientHello offers [`ACME_TLS`] as its only protocol. No other client sees such a certificate.
 ///
 /// ```
-/// use tautline_tls::{Certificate, Challenges};
+/// # mod tautline { pub use tautline_tls::{Certificate, Challenges}; }
+/// use tautline::{Certificate, Challenges};
 ///
 /// /// One challenge at a time.
 /// struct One(String, Certificate);

@@ -19,7 +19,8 @@ pub fn key_log_flaw(path: &Path, mode: u32) -> Option<String> {
 /// Whether a server requests certificates of its clients.
 ///
 /// ```
-/// use tautline_tls::{Certificate, ClientAuth, ServerConfig};
+/// # mod tautline { pub use tautline_tls::{Certificate, ClientAuth, ServerConfig}; }
+/// use tautline::{Certificate, ClientAuth, ServerConfig};
 ///
 /// let roots = ClientAuth::Required("-----BEGIN CERTIFICATE-----…".into());
 /// let config = ServerConfig::new([Certificate::new("chain", "key")]).with_client_auth(roots);
@@ -43,7 +44,8 @@ pub enum ClientAuth {
 /// The certificate authorities that a client trusts.
 ///
 /// ```
-/// use tautline_tls::{ClientConfig, Roots};
+/// # mod tautline { pub use tautline_tls::{ClientConfig, Roots}; }
+/// use tautline::{ClientConfig, Roots};
 ///
 /// let config = ClientConfig::default().with_roots(Roots::Pem("-----BEGIN CERTIFICATE-----…".into()));
 /// assert!(ClientConfig::default().roots == Roots::Platform && config.roots != Roots::Platform);
@@ -63,7 +65,8 @@ pub enum Roots {
 /// The versions of TLS that may be negotiated.
 ///
 /// ```
-/// use tautline_tls::{ClientConfig, Versions};
+/// # mod tautline { pub use tautline_tls::{ClientConfig, Versions}; }
+/// use tautline::{ClientConfig, Versions};
 ///
 /// let config = ClientConfig::default().with_versions(Versions::Tls13);
 /// assert_eq!((ClientConfig::default().versions, config.versions), (Versions::All, Versions::Tls13));
@@ -83,7 +86,8 @@ pub enum Versions {
 /// The key exchanges that a client offers.
 ///
 /// ```
-/// use tautline_tls::{ClientConfig, KeyExchange};
+/// # mod tautline { pub use tautline_tls::{ClientConfig, KeyExchange}; }
+/// use tautline::{ClientConfig, KeyExchange};
 ///
 /// let config = ClientConfig::default().with_key_exchange(KeyExchange::Classical);
 /// assert_eq!((ClientConfig::default().key_exchange, config.key_exchange), (KeyExchange::All, KeyExchange::Classical));
@@ -106,8 +110,9 @@ pub enum KeyExchange {
 /// client gets one whose key type it can verify, ECDSA before RSA. If none covers it, the first certificate is used.
 ///
 /// ```
+/// # mod tautline { pub use tautline_tls::{Certificate, ServerConfig, Tickets, Versions}; }
 /// use std::time::Duration;
-/// use tautline_tls::{Certificate, ServerConfig, Tickets, Versions};
+/// use tautline::{Certificate, ServerConfig, Tickets, Versions};
 ///
 /// let certificates = [Certificate::new("chain of example.com", "key"), Certificate::new("chain of example.org", "key")];
 /// let config = ServerConfig::new(certificates)
@@ -258,7 +263,8 @@ impl Default for ServerConfig {
 /// A client's TLS configuration, for every engine.
 ///
 /// ```
-/// use tautline_tls::{ClientConfig, Roots, Versions};
+/// # mod tautline { pub use tautline_tls::{ClientConfig, Roots, Versions}; }
+/// use tautline::{ClientConfig, Roots, Versions};
 ///
 /// let roots = Roots::Pem("-----BEGIN CERTIFICATE-----…".into());
 /// let config = ClientConfig::default().with_roots(roots).with_versions(Versions::Tls13).without_resumption();

@@ -280,8 +280,9 @@ impl Signing {
 /// The cost of signing with a server's keys of one kind.
 ///
 /// ```
+/// # mod tautline { pub use tautline_tls::KeyCost; }
 /// use std::time::Duration;
-/// use tautline_tls::KeyCost;
+/// use tautline::KeyCost;
 ///
 /// let cheap = KeyCost::new("ECDSA-256", 3, Duration::from_micros(15));
 /// let dear = KeyCost::new("RSA-2048", 1, Duration::from_micros(900));
@@ -399,7 +400,8 @@ impl Plain {
 /// The result of a TLS handshake.
 ///
 /// ```
-/// use tautline_tls::{CipherSuite, ProtocolVersion, TlsInfo};
+/// # mod tautline { pub use tautline_tls::{CipherSuite, ProtocolVersion, TlsInfo}; }
+/// use tautline::{CipherSuite, ProtocolVersion, TlsInfo};
 ///
 /// let mut info = TlsInfo::default();
 /// assert_eq!(info.to_string(), "no TLS");

@@ -4,7 +4,9 @@ use core::fmt;
 /// A kind of TLS engine: it makes engines of configurations. Each crate with an engine exports its kinds.
 ///
 /// ```
-/// use tautline_tls::{EngineKind, Error, ServerConfig, plain};
+/// # mod tautline { pub use tautline_tls::{EngineKind, ServerConfig}; pub mod layers { pub use tautline_tls as tls; } }
+/// use tautline::layers::tls::{Error, plain};
+/// use tautline::{EngineKind, ServerConfig};
 ///
 /// /// Makes the engine of any kind.
 /// fn engine<K: EngineKind>(kind: K) -> Result<K::Engine, Error> {

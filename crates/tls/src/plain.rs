@@ -30,7 +30,9 @@ static CAPABILITIES: Capabilities = Capabilities {
 /// The engine for connections without TLS.
 ///
 /// ```
-/// use tautline_tls::{EngineKind, ServerConfig, plain};
+/// # mod tautline { pub use tautline_tls::{EngineKind, ServerConfig}; pub mod layers { pub use tautline_tls as tls; } }
+/// use tautline::layers::tls::plain;
+/// use tautline::{EngineKind, ServerConfig};
 ///
 /// let engine = plain::Engine.server(&ServerConfig::default())?;
 /// assert_eq!(EngineKind::name(engine), "plain");

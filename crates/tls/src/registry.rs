@@ -73,7 +73,8 @@ registry! {
     /// A version of TLS, by its number on the wire.
     ///
     /// ```
-    /// use tautline_tls::ProtocolVersion;
+    /// # mod tautline { pub use tautline_tls::ProtocolVersion; }
+    /// use tautline::ProtocolVersion;
     ///
     /// assert_eq!(ProtocolVersion::Tls13.to_string(), "TLSv1.3");
     /// ```
@@ -87,7 +88,8 @@ registry! {
     /// A cipher suite of TLS 1.3 (RFC 8446, section B.4) or TLS 1.2 (RFC 5289, RFC 7905).
     ///
     /// ```
-    /// use tautline_tls::CipherSuite;
+    /// # mod tautline { pub use tautline_tls::CipherSuite; }
+    /// use tautline::CipherSuite;
     ///
     /// assert_eq!(CipherSuite::Aes128GcmSha256.to_string(), "TLS_AES_128_GCM_SHA256");
     /// assert_eq!(CipherSuite::from(0x1304).to_string(), "number 0x1304");
@@ -109,7 +111,8 @@ registry! {
     /// A group of the key exchange (RFC 8446, section 4.2.7), hybrids with ML-KEM included.
     ///
     /// ```
-    /// use tautline_tls::NamedGroup;
+    /// # mod tautline { pub use tautline_tls::NamedGroup; }
+    /// use tautline::NamedGroup;
     ///
     /// assert_eq!(NamedGroup::X25519MlKem768.to_string(), "X25519MLKEM768");
     /// ```

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// [`hosts`](Self::hosts) hosts.
 ///
 /// ```
-/// use tautline_tls::{ClientConfig, Sessions};
+/// # mod tautline { pub use tautline_tls::{ClientConfig, Sessions}; }
+/// use tautline::{ClientConfig, Sessions};
 ///
 /// let sessions = Sessions::default();
 /// let mut config = ClientConfig::default();

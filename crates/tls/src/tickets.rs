@@ -18,7 +18,8 @@ use zeroize::Zeroizing;
 /// tickets.
 ///
 /// ```
-/// use tautline_tls::{ServerConfig, TicketSecret, Tickets};
+/// # mod tautline { pub use tautline_tls::{ServerConfig, TicketSecret, Tickets}; }
+/// use tautline::{ServerConfig, TicketSecret, Tickets};
 ///
 /// // Every host of the fleet reads these 32 random bytes from the same place.
 /// let secret = TicketSecret::new(&[7; 32])?;
@@ -84,8 +85,10 @@ impl PartialEq for Tickets {
 /// A source of a fleet's secrets, such as a file or a key management service.
 ///
 /// ```
+/// # mod tautline { pub use tautline_tls::{TicketKeySource, TicketSecret}; pub mod layers { pub use tautline_tls as tls; } }
 /// use std::time::Duration;
-/// use tautline_tls::{Error, TicketKeySource, TicketSecret};
+/// use tautline::layers::tls::Error;
+/// use tautline::{TicketKeySource, TicketSecret};
 ///
 /// /// Reads the secrets from the environment, every minute.
 /// struct Environment;
@@ -128,7 +131,8 @@ pub trait TicketKeySource: Send + Sync {
 /// connections whose tickets were sealed by its keys.
 ///
 /// ```
-/// use tautline_tls::TicketSecret;
+/// # mod tautline { pub use tautline_tls::TicketSecret; }
+/// use tautline::TicketSecret;
 ///
 /// // The lines of a file: the first secret seals.
 /// let secrets = TicketSecret::parse(b"# from `openssl rand -hex 32`\n00112233445566778899aabbccddeeff\n")?;

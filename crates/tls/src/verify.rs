@@ -9,8 +9,10 @@ use crate::Error;
 /// presents no certificates and is not verified again.
 ///
 /// ```
+/// # mod tautline { pub use tautline_tls::ClientConfig; pub mod layers { pub use tautline_tls as tls; } }
 /// use std::sync::Arc;
-/// use tautline_tls::{ClientConfig, PeerCertificates, Verify};
+/// use tautline::layers::tls::{PeerCertificates, Verify};
+/// use tautline::ClientConfig;
 ///
 /// /// Accepts one certificate and no other.
 /// struct Pinned(Vec<u8>);

@@ -5,7 +5,8 @@ use core::fmt;
 /// A code can have any number; [`is_sendable`](Self::is_sendable) says whether it may be sent.
 ///
 /// ```
-/// use tautline_ws::CloseCode;
+/// # mod tautline { pub use tautline_ws::CloseCode; }
+/// use tautline::CloseCode;
 ///
 /// assert_eq!(CloseCode::GOING_AWAY.get(), 1001);
 /// // Applications have 4000 to 4999 for themselves.

@@ -26,8 +26,10 @@ pub struct Fragment<'a> {
 /// After [`Error::ApiMisuse`] `out` and the encoder are unchanged.
 ///
 /// ```
-/// use tautline_buf::{Buf, Pool};
-/// use tautline_ws::{Encoder, Kind, Role};
+/// # mod tautline { pub use tautline_ws::Kind; pub mod layers { pub use {tautline_buf as buf, tautline_ws as ws}; } }
+/// use tautline::layers::buf::{Buf, Pool};
+/// use tautline::layers::ws::{Encoder, Role};
+/// use tautline::Kind;
 ///
 /// let (mut out, mut pool) = (Buf::new(), Pool::new(1 << 20));
 /// let mut encoder = Encoder::new(Role::Client);

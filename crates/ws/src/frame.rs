@@ -5,7 +5,9 @@ use tautline_buf::Buf;
 /// The kind of a message: text or binary.
 ///
 /// ```
-/// use tautline_ws::{Kind, Opcode};
+/// # mod tautline { pub use tautline_ws::Kind; pub mod layers { pub use tautline_ws as ws; } }
+/// use tautline::layers::ws::Opcode;
+/// use tautline::Kind;
 ///
 /// assert_eq!(Opcode::from(Kind::Text), Opcode::Text);
 /// ```

@@ -8,8 +8,10 @@
 //! [`Error`] say which answer is due.
 //!
 //! ```
-//! use tautline_buf::{Buf, Pool};
-//! use tautline_ws::{Decoder, Encoder, Event, Kind, Role};
+//! # mod tautline { pub use tautline_ws::Kind; pub mod layers { pub use {tautline_buf as buf, tautline_ws as ws}; } }
+//! use tautline::layers::buf::{Buf, Pool};
+//! use tautline::layers::ws::{Decoder, Encoder, Event, Role};
+//! use tautline::Kind;
 //!
 //! let mut pool = Pool::new(1 << 20);
 //! let (mut client, mut server) = (Encoder::new(Role::Client), Decoder::new(Role::Server, 1 << 20));

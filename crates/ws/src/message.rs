@@ -34,8 +34,10 @@ pub enum Event<'b> {
 /// INVARIANT: if `kind` is [`Kind::Text`], `data` is UTF-8.
 ///
 /// ```
-/// use tautline_buf::{Buf, Pool};
-/// use tautline_ws::{Decoder, Encoder, Event, Kind, Role};
+/// # mod tautline { pub use tautline_ws::Kind; pub mod layers { pub use {tautline_buf as buf, tautline_ws as ws}; } }
+/// use tautline::layers::buf::{Buf, Pool};
+/// use tautline::layers::ws::{Decoder, Encoder, Event, Role};
+/// use tautline::Kind;
 ///
 /// let (mut wire, mut pool) = (Buf::new(), Pool::new(1 << 20));
 /// Encoder::new(Role::Server).message(Kind::Text, b"hello", false, || [0; 4], &mut wire, &mut pool)?;

@@ -18,8 +18,9 @@ use core::time::Duration;
 /// know the hint sees a reason in words.
 ///
 /// ```
+/// # mod tautline { pub use tautline_ws::{CloseCode, RetryAfter}; }
 /// use std::time::Duration;
-/// use tautline_ws::{CloseCode, RetryAfter};
+/// use tautline::{CloseCode, RetryAfter};
 ///
 /// let reason = format!("{} the server restarts", RetryAfter(Duration::from_millis(12_500)));
 /// assert_eq!(reason, "retry-after=12.5s the server restarts");

@@ -7,8 +7,9 @@ use std::time::Duration;
 /// over the time that their handshakes take at the pace of this server.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::Restart; }
 /// use std::time::Duration;
-/// use tautline_engine::Restart;
+/// use tautline::Restart;
 ///
 /// // The next server of this address begins to accept about two seconds after this one's drain begins.
 /// let restart = Restart::default().with_pause(Duration::from_secs(2)).with_reason("a new version");

@@ -24,10 +24,14 @@ const WINDOW: usize = 16 << 10;
 ///
 /// A client and a server in memory, each with the bytes of the other:
 /// ```
+/// # mod tautline {
+/// #     pub use tautline_engine::{Config, Outgoing, Target};
+/// #     pub mod layers { pub use {tautline_engine as engine, tautline_tls as tls}; }
+/// # }
 /// use std::{sync::Arc, time::Instant};
-/// use tautline_engine::connection::{Connection, Context, Event};
-/// use tautline_engine::{Config, Outgoing, Target};
-/// use tautline_tls::plain;
+/// use tautline::layers::engine::connection::{Connection, Context, Event};
+/// use tautline::layers::tls::plain;
+/// use tautline::{Config, Outgoing, Target};
 ///
 /// let (mut context, config, now) = (Context::new()?, Arc::new(Config::default()), Instant::now());
 /// let target = Arc::new(Target::new("ws://example.org/")?);

@@ -8,7 +8,8 @@ macro_rules! counters {
         /// Totals of a shard since it began. `connections`, `handshaking`, `http`, `open` and the memory are the present numbers.
         ///
         /// ```
-        /// use tautline_engine::Counters;
+        /// # mod tautline { pub use tautline_engine::Counters; }
+        /// use tautline::Counters;
         ///
         /// fn report(shards: &[Counters]) -> String {
         ///     let mut sum = Counters::default();

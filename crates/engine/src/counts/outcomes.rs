@@ -16,7 +16,8 @@ const CODES: usize = 17;
 /// How a shard's handshakes and connections went since it began.
 ///
 /// ```
-/// use tautline_engine::Outcomes;
+/// # mod tautline { pub use tautline_engine::Outcomes; }
+/// use tautline::Outcomes;
 ///
 /// fn report(outcomes: &Outcomes) {
 ///     println!("{} full handshakes, {} resumed", outcomes.full.count(), outcomes.resumed.count());
@@ -105,8 +106,9 @@ fn add_each<const N: usize>(mine: &mut [u64; N], others: &[u64; N]) {
 /// Numbers of times, by their length, exact to a millisecond.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::Durations; }
 /// use std::time::Duration;
-/// use tautline_engine::Durations;
+/// use tautline::Durations;
 ///
 /// fn share_within_a_second(times: &Durations) -> f64 {
 ///     let within = times.ranges().take_while(|(end, _)| end.is_some_and(|end| end <= Duration::from_secs(1)));

@@ -17,8 +17,10 @@ const FADES: Duration = Duration::from_secs(300);
 /// the next address of the name. Times are those of any clock that does not go back.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Cause, ConnectError}; pub mod layers { pub use tautline_engine as engine; } }
 /// use std::time::Duration;
-/// use tautline_engine::{AddressMemory, Cause, ConnectError};
+/// use tautline::layers::engine::AddressMemory;
+/// use tautline::{Cause, ConnectError};
 ///
 /// let (one, other) = ("10.0.0.1:443".parse().unwrap(), "10.0.0.2:443".parse().unwrap());
 /// let mut memory = AddressMemory::default();

@@ -11,8 +11,9 @@ pub(crate) const MOST_ADDRESSES: usize = 64;
 /// Resolves names in the application's own way, for [`Target::resolver`](crate::Target::resolver).
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Lookup, Resolver, Target}; }
 /// use std::net::SocketAddr;
-/// use tautline_engine::{Lookup, Resolver, Target};
+/// use tautline::{Lookup, Resolver, Target};
 ///
 /// /// Asks a service of the data centre, on a thread of its own.
 /// #[derive(Debug)]
@@ -45,7 +46,8 @@ pub trait Resolver: Send + Sync + fmt::Debug {
 /// this is dropped without an answer.
 ///
 /// ```
-/// use tautline_engine::Lookup;
+/// # mod tautline { pub use tautline_engine::Lookup; }
+/// use tautline::Lookup;
 ///
 /// fn answer(lookup: Lookup) {
 ///     let address = ([10, 0, 0, 7], lookup.port()).into();

@@ -23,7 +23,8 @@ pub(crate) const ATTEMPT_DELAY: Tick = 250;
 /// The destination of an outgoing connection, and the way to it.
 ///
 /// ```
-/// use tautline_engine::{Reconnect, Target};
+/// # mod tautline { pub use tautline_engine::{Reconnect, Target}; }
+/// use tautline::{Reconnect, Target};
 ///
 /// let mut target = Target::new("wss://example.com/feed")?;
 /// target.subprotocols = vec!["v2.feed".into()];
@@ -80,8 +81,9 @@ pub struct Target {
 /// added, since a server may tell all its clients the same time.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::Reconnect; }
 /// use std::time::Duration;
-/// use tautline_engine::Reconnect;
+/// use tautline::Reconnect;
 ///
 /// let quick = Reconnect::new(Duration::from_millis(50), Duration::from_secs(2)).with_attempts(10);
 /// assert_eq!(quick.attempts, Some(10));

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// They belong to the attempt that succeeded. Waits before it and earlier attempts do not count.
 ///
 /// ```
-/// use tautline_engine::DialTimes;
+/// # mod tautline { pub use tautline_engine::DialTimes; }
+/// use tautline::DialTimes;
 ///
 /// fn describe(times: &DialTimes) -> String {
 ///     format!("{:?} until open, of which TLS took {:?}", times.total(), times.tls)

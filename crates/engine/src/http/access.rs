@@ -14,8 +14,9 @@ use tautline_io::Address;
 /// It is called on the loops' threads, so it must not block: put the entry into a queue. A panic of it ends the loop.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Access, AccessLog, Config}; }
 /// use std::sync::mpsc::sync_channel;
-/// use tautline_engine::{Access, AccessLog, Config};
+/// use tautline::{Access, AccessLog, Config};
 ///
 /// let (entries, _for_a_thread_that_writes) = sync_channel(1000);
 /// let mut config = Config::default();

@@ -9,8 +9,9 @@ use std::os::unix::fs::MetadataExt;
 /// delays all connections of the loop.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Content, Reply}; }
 /// use http::Response;
-/// use tautline_engine::{Content, Reply};
+/// use tautline::{Content, Reply};
 ///
 /// /// A million lines, of which at most 64 KiB are in memory.
 /// struct Lines(u32);

@@ -4,8 +4,9 @@ use http::{HeaderMap, StatusCode};
 /// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Reply, Upgrade}; }
 /// use http::{HeaderValue, Response, StatusCode, header};
-/// use tautline_engine::{Reply, Upgrade};
+/// use tautline::{Reply, Upgrade};
 ///
 /// let with_a_cookie = Upgrade::new().with_header(header::SET_COOKIE, HeaderValue::from_static("seen=1"));
 /// let with_a_user: Reply<String> = Upgrade::new().with_state("Ada".to_owned()).into();
@@ -29,7 +30,8 @@ pub enum Reply<T = ()> {
 /// The mark of a request that is answered [later](crate::Request::later).
 ///
 /// ```
-/// use tautline_engine::{Reply, Request};
+/// # mod tautline { pub use tautline_engine::{Reply, Request}; }
+/// use tautline::{Reply, Request};
 ///
 /// let (head, peer) = (http::Request::get("/").body(())?, "127.0.0.1:1".parse()?);
 /// let reply: Reply = Request::new(&head, &peer, &Default::default()).later(drop);
@@ -66,8 +68,8 @@ pub(crate) fn status_response(status: StatusCode) -> http::Response<Vec<u8>> {
 /// The terms on which a WebSocket is accepted.
 ///
 /// ```
-/// use tautline_engine::{Conn, Handler, Opening, Reply, Request, Upgrade};
-/// use tautline_ws::Message;
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, Opening, Reply, Request, Upgrade}, tautline_ws::Message}; }
+/// use tautline::{Conn, Handler, Message, Opening, Reply, Request, Upgrade};
 ///
 /// struct Members;
 ///

@@ -7,8 +7,9 @@ use tautline_io::Address;
 /// An HTTP request to a server.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Reply, Request}; }
 /// use http::StatusCode;
-/// use tautline_engine::{Reply, Request};
+/// use tautline::{Reply, Request};
 ///
 /// fn route(request: &Request<'_>) -> Reply {
 ///     match request.http.uri().path() {

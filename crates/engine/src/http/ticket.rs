@@ -21,9 +21,9 @@ use tautline_io::Token;
 /// A ticket that is dropped answers with status 500.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, Reply, Request, Ticket, Upgrade}, tautline_ws::Message}; }
 /// use http::StatusCode;
-/// use tautline_engine::{Conn, Handler, Reply, Request, Ticket, Upgrade};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, Handler, Message, Reply, Request, Ticket, Upgrade};
 ///
 /// struct Members;
 ///

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// counted with [`Conn::set_memory`](crate::Conn::set_memory), since heavy connections are closed when memory is short.
 ///
 /// ```
-/// use tautline_engine::{Conn, Handler, ShardContext};
-/// use tautline_ws::Message;
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, ShardContext}, tautline_ws::Message}; }
+/// use tautline::{Conn, Handler, Message, ShardContext};
 ///
 /// /// Keeps the last text of each room.
 /// #[derive(Default)]

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// [`memory`](crate::Limits::memory).
 ///
 /// ```
-/// use tautline_engine::{Config, MemoryBudget};
+/// # mod tautline { pub use tautline_engine::{Config, MemoryBudget}; }
+/// use tautline::{Config, MemoryBudget};
 ///
 /// let budget = MemoryBudget::new(512 << 20);
 /// let (mut public, mut internal) = (Config::untrusted_internet(), Config::low_latency());

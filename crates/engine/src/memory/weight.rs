@@ -23,8 +23,9 @@ pub enum Listing {
 /// A connection, and the memory that it holds beside its own state, in bytes by use.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Listing, ShardHandle, ShardHandleError}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Listing, ShardHandle, ShardHandleError};
+/// use tautline::{Listing, ShardHandle, ShardHandleError};
 ///
 /// fn report(shard: &ShardHandle) -> Result<(), ShardHandleError> {
 ///     for heavy in shard.connections(Listing::Heaviest(10), Duration::from_secs(1))? {

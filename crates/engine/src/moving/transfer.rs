@@ -51,7 +51,8 @@ use zeroize::Zeroizing;
 /// The numbers of connections that cannot move, by the reason.
 ///
 /// ```
-/// use tautline_engine::Staying;
+/// # mod tautline { pub use tautline_engine::Staying; }
+/// use tautline::Staying;
 ///
 /// let mut all = Staying::default();
 /// all.merge(&Staying::default());

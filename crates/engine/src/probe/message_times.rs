@@ -6,10 +6,9 @@ use tautline_io::Ticker;
 /// The times of the message that a handler is called with.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler}, tautline_engine::probe::Stage, tautline_ws::Message}; }
 /// use std::time::Duration;
-/// use tautline_engine::probe::Stage;
-/// use tautline_engine::{Conn, Handler};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, Handler, Message, Stage};
 ///
 /// struct Feed;
 ///

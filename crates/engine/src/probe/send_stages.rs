@@ -5,7 +5,8 @@ use hdrhistogram::Histogram;
 /// [`Kernel`](Self::Kernel) add up to [`Sent`](Self::Sent).
 ///
 /// ```
-/// use tautline_engine::probe::SendStage;
+/// # mod tautline { pub use tautline_engine::probe::SendStage; }
+/// use tautline::SendStage;
 ///
 /// assert_eq!(SendStage::ALL.map(SendStage::name), ["write", "kernel", "sent", "trade"]);
 /// ```

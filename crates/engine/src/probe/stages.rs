@@ -8,7 +8,8 @@ use tautline_io::Ticker;
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
 ///
 /// ```
-/// use tautline_engine::probe::Stage;
+/// # mod tautline { pub use tautline_engine::probe::Stage; }
+/// use tautline::Stage;
 ///
 /// assert_eq!(Stage::ALL.map(Stage::name)[..3], ["nic", "loop", "read"]);
 /// ```
@@ -64,7 +65,8 @@ impl Stage {
 /// A message that arrived in several pieces is timed by the read that completed it.
 ///
 /// ```
-/// use tautline_engine::probe::{Stage, Stages};
+/// # mod tautline { pub use tautline_engine::probe::{Stage, Stages}; }
+/// use tautline::{Stage, Stages};
 ///
 /// fn report(stages: &Stages) {
 ///     for stage in Stage::ALL {
@@ -115,7 +117,8 @@ impl Completed {
 /// The distribution of a stage's times, in microseconds; all 0 if it has none.
 ///
 /// ```
-/// use tautline_engine::probe::Spread;
+/// # mod tautline { pub use tautline_engine::probe::Spread; }
+/// use tautline::Spread;
 ///
 /// fn is_calm(spread: &Spread) -> bool {
 ///     spread.p99 < 10.0 * spread.p50
@@ -224,8 +227,8 @@ impl Stages {
     /// the largest of all time.
     ///
     /// ```no_run
-    /// use tautline_engine::ShardHandle;
-    /// use tautline_engine::probe::{Stage, Stages};
+    /// # mod tautline { pub use {tautline_engine::ShardHandle, tautline_engine::probe::{Stage, Stages}}; }
+    /// use tautline::{ShardHandle, Stage, Stages};
     ///
     /// /// Prints the tail of the last interval, and returns the results for the next one.
     /// fn report(shard: &ShardHandle, last: Option<&Stages>) -> Option<Box<Stages>> {

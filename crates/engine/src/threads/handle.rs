@@ -19,9 +19,9 @@ use tautline_ws::CloseCode;
 /// They return [`Ended`](ShardHandleError::Ended) once the connection has ended.
 ///
 /// ```
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, Outgoing}, tautline_ws::Message}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Conn, Handler, Outgoing};
-/// use tautline_ws::Message;
+/// use tautline::{Conn, Handler, Message, Outgoing};
 ///
 /// struct Slow {
 ///     answered: u64,

@@ -48,11 +48,15 @@ impl Drop for InTurn {
 /// A handle to a shard, for other threads. Cheap to clone.
 ///
 /// ```
+/// # mod tautline {
+/// #     pub use tautline_engine::{Config, Conn, Handler, Shard};
+/// #     pub use tautline_io::DriverConfig;
+/// #     pub use tautline_ws::{CloseCode, Message};
+/// #     pub mod layers { pub use tautline_tls as tls; }
+/// # }
 /// use std::{sync::Arc, time::Duration};
-/// use tautline_engine::{Config, Conn, Handler, Shard};
-/// use tautline_io::DriverConfig;
-/// use tautline_tls::plain;
-/// use tautline_ws::{CloseCode, Message};
+/// use tautline::layers::tls::plain;
+/// use tautline::{CloseCode, Config, Conn, DriverConfig, Handler, Message, Shard};
 ///
 /// struct Nothing;
 ///
@@ -95,7 +99,8 @@ pub(crate) type Commands = CommandReceiver<Command>;
 /// The reason why a shard did not take a command.
 ///
 /// ```
-/// use tautline_engine::{Outgoing, ShardHandle, ShardHandleError};
+/// # mod tautline { pub use tautline_engine::{Outgoing, ShardHandle, ShardHandleError}; }
+/// use tautline::{Outgoing, ShardHandle, ShardHandleError};
 ///
 /// /// Publishes unless the shard is too busy. False if the shard has stopped.
 /// fn publish(shard: &ShardHandle, price: &str) -> bool {
@@ -210,7 +215,8 @@ impl ShardHandle {
     /// take the command counts as one that [missed](Receipt::missed) the message, so `done` is called after an error, too.
     ///
     /// ```
-    /// use tautline_engine::{Outgoing, Recipients, ShardHandle, ShardHandleError};
+    /// # mod tautline { pub use tautline_engine::{Outgoing, Recipients, ShardHandle, ShardHandleError}; }
+    /// use tautline::{Outgoing, Recipients, ShardHandle, ShardHandleError};
     ///
     /// /// Announces a restart, and reports how many heard of it at once.
     /// fn announce(shards: &[ShardHandle]) -> Result<(), ShardHandleError> {

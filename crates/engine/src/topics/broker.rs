@@ -34,8 +34,9 @@ pub type BrokerError = Box<dyn std::error::Error + Send + Sync>;
 /// A program that passes messages between hosts, like NATS. A [`Bridge`] runs it on a thread of its own.
 ///
 /// ```
+/// # mod tautline { pub use tautline_engine::{Broker, BrokerError, BrokerLink, Order}; }
 /// use std::time::Duration;
-/// use tautline_engine::{Broker, BrokerError, BrokerLink, Order};
+/// use tautline::{Broker, BrokerError, BrokerLink, Order};
 ///
 /// /// Writes to standard output what other hosts would get.
 /// struct Printer;

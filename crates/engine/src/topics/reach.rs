@@ -1,7 +1,8 @@
 /// The hosts that a published message goes to.
 ///
 /// ```
-/// use tautline_engine::{Conn, Outgoing, Reach, Withheld};
+/// # mod tautline { pub use tautline_engine::{Conn, Outgoing, Reach, Withheld}; }
+/// use tautline::{Conn, Outgoing, Reach, Withheld};
 ///
 /// fn publish(conn: &mut Conn<'_, ()>, news: &str) {
 ///     if let Reach::ThisHost(Withheld::Away | Withheld::Full) = conn.publish("news", Outgoing::text(news)) {

@@ -73,7 +73,8 @@ impl ShardHandle {
     /// [mixed](tautline_tls::mixed) takes both.
     ///
     /// ```
-    /// use tautline_engine::{ConnectError, DialId, Reconnect, ShardHandle, Target};
+    /// # mod tautline { pub use tautline_engine::{ConnectError, DialId, Reconnect, ShardHandle, Target}; }
+    /// use tautline::{ConnectError, DialId, Reconnect, ShardHandle, Target};
     ///
     /// /// Follows one more instrument.
     /// fn follow(shard: &ShardHandle, instrument: &str) -> Result<DialId, Box<dyn std::error::Error>> {

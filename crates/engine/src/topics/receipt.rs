@@ -12,7 +12,8 @@ use tautline_conn::message::Delivery;
 /// Each connection that it was meant for counts once, unless it is closing.
 ///
 /// ```
-/// use tautline_engine::{Conn, Outgoing};
+/// # mod tautline { pub use tautline_engine::{Conn, Outgoing}; }
+/// use tautline::{Conn, Outgoing};
 ///
 /// fn publish(conn: &mut Conn<'_, ()>, price: &str) {
 ///     conn.publish_counted("prices", Outgoing::text(price), |receipt| {

@@ -22,7 +22,8 @@ pub enum Recipients<'a> {
 /// Connections of one shard that get many messages. Clones share the list, so a message does not copy it.
 ///
 /// ```
-/// use tautline_engine::{ConnList, Outgoing, ShardContext};
+/// # mod tautline { pub use tautline_engine::{ConnList, Outgoing, ShardContext}; }
+/// use tautline::{ConnList, Outgoing, ShardContext};
 ///
 /// /// Sends two messages, which are delivered in one walk over the connections.
 /// fn send(shard: &mut ShardContext<'_>, members: &ConnList) {

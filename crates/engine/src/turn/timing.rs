@@ -23,9 +23,9 @@ impl<T> Conn<'_, T> {
     /// takes time in proportion to their number.
     ///
     /// ```
+    /// # mod tautline { pub use {tautline_engine::{Conn, Handler}, tautline_ws::{CloseCode, Message}}; }
     /// use std::time::Duration;
-    /// use tautline_engine::{Conn, Handler};
-    /// use tautline_ws::{CloseCode, Message};
+    /// use tautline::{CloseCode, Conn, Handler, Message};
     ///
     /// /// Ends games in which nobody has moved for five minutes.
     /// struct Game;

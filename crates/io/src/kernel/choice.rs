@@ -10,7 +10,8 @@ use std::str::FromStr;
 /// protected 2^23 records.
 ///
 /// ```
-/// use tautline_io::{DriverConfig, KernelTls};
+/// # mod tautline { pub use tautline_io::{DriverConfig, KernelTls}; }
+/// use tautline::{DriverConfig, KernelTls};
 ///
 /// let driver = DriverConfig::default().with_kernel_tls("tx".parse()?)?;
 /// assert_eq!(driver.kernel_tls(), KernelTls::Transmit);

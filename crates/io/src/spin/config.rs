@@ -8,8 +8,10 @@ use std::time::Duration;
 /// is saved.
 ///
 /// ```
+/// # mod tautline { pub use tautline_io::{DriverConfig, Spin}; pub mod layers { pub mod io { pub use tautline_io::*; } } }
 /// use std::time::Duration;
-/// use tautline_io::{DriverConfig, Spin, epoll};
+/// use tautline::layers::io::epoll;
+/// use tautline::{DriverConfig, Spin};
 ///
 /// let mut spin = Spin::default();
 /// spin.idle = Duration::MAX; // it never sleeps

@@ -4,8 +4,8 @@
 /// the server compresses, `client_…` to messages that the client compresses.
 ///
 /// ```
-/// use tautline_ws::deflate::DeflateConfig;
-/// use tautline_ws::handshake::Policy;
+/// # mod tautline { pub use {tautline_ws::deflate::DeflateConfig, tautline_ws::handshake::Policy}; }
+/// use tautline::{DeflateConfig, Policy};
 ///
 /// let mut policy = Policy::default();
 /// policy.deflate = Some(DeflateConfig::default());

@@ -6,7 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 /// Limits on the head of a request or response, which ends with the empty line.
 ///
 /// ```
-/// use tautline_ws::handshake::{HandshakeError, HeadLimits, HeadReader};
+/// # mod tautline { pub use tautline_ws::handshake::HeadLimits; pub mod layers { pub use tautline_ws as ws; } }
+/// use tautline::layers::ws::handshake::{HandshakeError, HeadReader};
+/// use tautline::HeadLimits;
 ///
 /// let mut reader = HeadReader::new(HeadLimits::new(1024, 20));
 /// let error = reader.request(&[b'x'; 1024]).unwrap_err();

@@ -5,8 +5,13 @@
 //! answer with it.
 //!
 //! ```
-//! use tautline_buf::Buf;
-//! use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options, Policy, accept};
+//! # mod tautline {
+//! #     pub use tautline_ws::handshake::{HeadLimits, Policy};
+//! #     pub mod layers { pub use {tautline_buf as buf, tautline_ws as ws}; }
+//! # }
+//! use tautline::layers::buf::Buf;
+//! use tautline::layers::ws::handshake::{HeadReader, Opening, Options, accept};
+//! use tautline::{HeadLimits, Policy};
 //!
 //! let uri = "ws://example.org/chat".parse()?;
 //! let mut opening = Opening::new(&uri, *b"16 random bytes!", &Options::default())?;

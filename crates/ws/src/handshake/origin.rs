@@ -22,8 +22,9 @@ const BY_PROXIES: [HeaderName; 6] = [
 /// and authenticates nobody.
 ///
 /// ```
+/// # mod tautline { pub use tautline_ws::handshake::Origins; }
 /// use http::Request;
-/// use tautline_ws::handshake::Origins;
+/// use tautline::Origins;
 ///
 /// let origins = Origins::list(["https://app.example", "https://*.example.org"])?;
 /// let of = |origin| Request::get("/").header("origin", origin).body(());

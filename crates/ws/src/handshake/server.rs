@@ -14,8 +14,10 @@ use tautline_buf::Buf;
 /// The upgrades that a server accepts, and the options that it negotiates.
 ///
 /// ```
+/// # mod tautline { pub use tautline_ws::handshake::Policy; pub mod layers { pub use tautline_ws as ws; } }
 /// use http::Request;
-/// use tautline_ws::handshake::{Policy, Refusal, accept};
+/// use tautline::layers::ws::handshake::{Refusal, accept};
+/// use tautline::Policy;
 ///
 /// let mut policy = Policy::default();
 /// policy.subprotocols = vec!["v2.feed".into(), "v1.feed".into()];
