@@ -1,8 +1,11 @@
 mod ended;
+mod printer;
+mod repeats;
 mod snapshots;
 mod streams;
 mod tally;
 mod watch;
+mod wording;
 
 use crate::failure::Failure;
 use crate::output;
@@ -10,6 +13,7 @@ use crate::stages;
 use crate::target::{TransportArguments, header};
 use ended::Ended;
 use log::Level;
+use printer::Printer;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use snapshots::Snapshots;
@@ -29,8 +33,9 @@ use watch::{Form, Watch};
 
 /// Follow the market data of a venue: print trades and the best bid and offer.
 ///
-/// Books are fixed point and checked. While one is rebuilt, it is not shown, and the reason is on standard error. SIGINT (Ctrl-C)
-/// and SIGTERM end the program; it then prints counts of each stream and connection.
+/// Books are fixed point and checked. While one is rebuilt, it is not shown, and the reason is on standard error. Notices that
+/// repeat are counted there. The feed waits for no reader: if 1 MiB of lines wait, further ones are dropped and counted. SIGINT
+/// (Ctrl-C) and SIGTERM end the program; it then prints counts of each stream and connection.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -150,13 +155,13 @@ impl Arguments {
         (feed, names)
     }
 
-    fn watch(&self, names: Vec<String>, ended: &Sender<Ended>) -> Watch {
+    fn watch(&self, names: Vec<String>, printer: Printer, ended: &Sender<Ended>) -> Watch {
         let form = match (self.quiet, self.json) {
             (true, _) => Form::Quiet,
             (false, true) => Form::Json,
             (false, false) => Form::Text,
         };
-        Watch::new(form, self.levels.into(), names, ended.clone()).with_order(self.order.clone())
+        Watch::new(form, self.levels.into(), names, printer, ended.clone()).with_order(self.order.clone())
     }
 
     fn follow(&self) -> Result<(), Failure> {
@@ -169,7 +174,8 @@ impl Arguments {
         // The others send theirs over their connections.
         let of_snapshots = proxy.as_ref().filter(|_| self.venue == VenueName::Binance);
         let snapshots = Snapshots::new(&tls.roots, of_snapshots)?;
-        let mut connector = Connector::new(feed, self.watch(names, &ended)).with_fetch(snapshots).with_act(Watch::act);
+        let watch = self.watch(names, Printer::live(&ended), &ended);
+        let mut connector = Connector::new(feed, watch).with_fetch(snapshots).with_act(Watch::act);
         if let Some(path) = &self.record {
             let cannot = |error| Failure::usage(format!("--record: cannot write {}: {error}", path.display()));
             connector = connector.with_recorder(Recorder::create(path, &Recording::default()).map_err(cannot)?);
@@ -225,7 +231,7 @@ impl Arguments {
         let mut replay = Replay::open(path).map_err(cannot)?;
         let (ended, ends) = channel();
         let (feed, names) = self.feed();
-        let mut player = Player::new(feed, self.watch(names, &ended));
+        let mut player = Player::new(feed, self.watch(names, Printer::waiting(&ended), &ended));
         let (mut pace, begin) = (Pace::times(self.speed), Instant::now());
         let mut damage = Ok(());
         end_on_signals(ended)?;

@@ -1,7 +1,7 @@
 //! The place of output: nothing else in this program writes to standard output or standard error.
 //!
-//! Commands print their results with [`print()`], and wait for the reader. Everything else, the log included, goes through a
-//! bounded queue and a thread, so that no loop ever waits for a descriptor. A queue's lines are written at the end of the
+//! Commands print their results with [`print()`], and wait for the reader. Everything else, the log and the [`results`] of
+//! commands that cannot wait included, goes through a bounded queue and a thread, so that no loop ever waits for a descriptor. A queue's lines are written at the end of the
 //! program, unless the descriptor is stuck.
 
 mod form;
@@ -13,7 +13,7 @@ pub(crate) use form::{LogFormat, is_json, json_line, set_format};
 use form::{log_line, object};
 pub(crate) use lines::{Lines, Target};
 use log::Level;
-use standard::{Log, Out};
+use standard::{Log, Out, Results};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Display;
 use std::io::Write;
@@ -100,6 +100,14 @@ pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
 /// Standard output as a queue, for a server.
 pub(crate) fn standard_output() -> &'static Lines {
     &OUT
+}
+
+/// Standard output as a queue, for a command whose work goes on while the reader rests. `on_error` gets errors of writes, and
+/// the counter lines that were lost. [`finish`] writes those that wait.
+pub(crate) fn results(on_error: impl FnMut(&std::io::Error) + Send + 'static) -> (Lines, Counter) {
+    let lines = lines_to(Results(on_error), "results");
+    lines.begin();
+    (lines, lost_of("results"))
 }
 
 /// Tells the user something on standard error, in one line. The level is that in JSON.

@@ -1,11 +1,13 @@
 //! The application of `taut feed`: prints, and counts.
 
 use super::ended::Ended;
+use super::printer::Printer;
+use super::repeats::{Key, Repeats};
 use super::tally::Tally;
+use super::wording::{Told, words};
 use crate::failure::printable;
 use crate::output;
-use serde_json::{Value, json};
-use std::fmt::Display;
+use serde_json::json;
 use std::sync::mpsc::Sender;
 use tautline::{ConnectError, MessageTimes, Stage};
 use tautline_feed::number::Fixed;
@@ -40,6 +42,10 @@ pub(super) struct Watch {
     /// When the next order may be sent.
     next_order: Time,
     orders: u64,
+    /// The time of the last event.
+    now: Time,
+    printer: Printer,
+    repeats: Repeats,
     ended: Sender<Ended>,
 }
 
@@ -47,7 +53,7 @@ pub(super) struct Watch {
 const BETWEEN_ORDERS: Time = Time::from_secs(1);
 
 impl Watch {
-    pub(super) fn new(form: Form, levels: usize, names: Vec<String>, ended: Sender<Ended>) -> Self {
+    pub(super) fn new(form: Form, levels: usize, names: Vec<String>, printer: Printer, ended: Sender<Ended>) -> Self {
         let tops = vec![Top::default(); names.len()];
         Self {
             form,
@@ -60,6 +66,9 @@ impl Watch {
             has_decided: false,
             next_order: Time::ZERO,
             orders: 0,
+            now: Time::ZERO,
+            printer,
+            repeats: Repeats::default(),
             ended,
         }
     }
@@ -84,26 +93,37 @@ impl Watch {
         self.tally.symbols.get(symbol.index()).map_or("", |symbol| &symbol.name)
     }
 
-    /// A line for people, or an event for programs.
-    fn tell(&mut self, now: Time, text: impl Display, event: impl FnOnce() -> Value) {
-        match self.form {
-            Form::Json => {
-                let mut event = event();
-                event["time"] = json!(now.as_secs_f64());
-                self.lines.push(event.to_string());
+    /// A line for people, or an event for programs. It does not wait for the next message.
+    fn tell(&mut self, told: Told, now: Time) {
+        self.now = now;
+        let Told { kind, symbol, text, fields: mut event } = told;
+        let name = symbol.map(|symbol| self.name(symbol).to_owned());
+        if self.form == Form::Json {
+            (event["event"], event["time"]) = (json!(kind), json!(now.as_secs_f64()));
+            if let Some(name) = name {
+                event["symbol"] = json!(name);
             }
-            Form::Text | Form::Quiet => output::note(format_args!("{:10.3} {text}", now.as_secs_f64())),
+            self.lines.push(output::json_line(&event));
+            return self.print();
+        }
+        if self.repeats.admits((kind, symbol), now) {
+            let name = name.map(|name| name + ": ").unwrap_or_default();
+            output::note(format_args!("{:10.3} {name}{text}", now.as_secs_f64()));
+        }
+    }
+
+    /// Tells how many notices were not.
+    fn sum_up(&self, withheld: Vec<(Key, u64)>) {
+        for ((kind, symbol), count) in withheld {
+            let name = symbol.map(|symbol| format!("{}: ", self.name(symbol))).unwrap_or_default();
+            output::note(format_args!("{:10.3} {name}{count} further notices: {kind}", self.now.as_secs_f64()));
         }
     }
 
     fn print(&mut self) {
-        for line in self.lines.drain(..) {
-            if let Err(failure) = output::print(format_args!("{line}\n")) {
-                // The main thread ends the run.
-                let _ = self.ended.send(Ended::Output(failure));
-                return;
-            }
-        }
+        self.printer.print(&mut self.lines, self.now);
+        let withheld = self.repeats.take_over(self.now);
+        self.sum_up(withheld);
     }
 
     fn count(&mut self, notice: &Notice<'_>) {
@@ -142,7 +162,7 @@ fn quotes(side: &[Quote], scale: Scale) -> Vec<[String; 2]> {
 
 impl Listener for Watch {
     fn on_trade(&mut self, symbol: SymbolId, trade: &Trade<'_>, now: Time) {
-        self.decides = true;
+        (self.decides, self.now) = (true, now);
         _ = self.tally.symbol(symbol).map(|symbol| symbol.trades += 1);
         let side = if trade.taker == Side::Bid { "buy" } else { "sell" };
         let Trade { price, quantity, number, .. } = trade;
@@ -150,18 +170,18 @@ impl Listener for Watch {
             Form::Quiet => return,
             Form::Text => {
                 let name = self.name(symbol);
-                format!("{:10.3} {name} trade {number}: {side} {quantity} at {price}", now.as_secs_f64())
+                format!("{:10.3} {name} trade {number}: {side} {quantity} at {price}\n", now.as_secs_f64())
             }
-            Form::Json => json!({"event": "trade", "symbol": self.name(symbol), "number": number, "side": side,
-                                 "price": price.to_string(), "quantity": quantity.to_string(),
-                                 "time": now.as_secs_f64()})
-            .to_string(),
+            Form::Json => output::json_line(&json!({
+                "event": "trade", "symbol": self.name(symbol), "number": number, "side": side,
+                "price": price.to_string(), "quantity": quantity.to_string(), "time": now.as_secs_f64(),
+            })),
         };
         self.lines.push(line);
     }
 
     fn on_book(&mut self, symbol: SymbolId, book: &Book, now: Time) {
-        self.decides = true;
+        (self.decides, self.now) = (true, now);
         _ = self.tally.symbol(symbol).map(|symbol| symbol.books += 1);
         if self.form == Form::Quiet {
             return;
@@ -178,10 +198,11 @@ impl Listener for Watch {
         let [bids, asks] = [&last[0], &last[1]].map(|side| quotes(side, book.scale()));
         let name = self.name(symbol);
         let line = if self.form == Form::Json {
-            json!({"event": "book", "symbol": name, "bids": bids, "asks": asks, "time": now.as_secs_f64()}).to_string()
+            let (event, time) = ("book", now.as_secs_f64());
+            output::json_line(&json!({"event": event, "symbol": name, "bids": bids, "asks": asks, "time": time}))
         } else {
             let side = |side: &[[String; 2]]| side.iter().map(|one| one.join(" x ")).collect::<Vec<_>>().join(", ");
-            format!("{:10.3} {name} {} | {}", now.as_secs_f64(), side(&bids), side(&asks))
+            format!("{:10.3} {name} {} | {}\n", now.as_secs_f64(), side(&bids), side(&asks))
         };
         self.lines.push(line);
     }
@@ -200,69 +221,18 @@ impl Listener for Watch {
     }
 
     fn on_connect_failed(&mut self, link: LinkId, error: &ConnectError) {
-        let error = tautline_lab::load::explain(error);
-        output::note(format_args!("connection {}: {}", link.number(), printable(&error)));
+        let reason = tautline_lab::load::explain(error);
+        let text = format!(": {}", printable(&reason));
+        self.tell(Told::link("connect failed", link, &text, json!({"reason": reason})), self.now);
     }
 
     fn on_notice(&mut self, notice: Notice<'_>, now: Time) {
         self.count(&notice);
-        let event = |name: &str, more: Value| {
-            let mut event = more;
-            event["event"] = json!(name);
-            event
-        };
-        match notice {
-            Notice::Rebuilding { symbol, fault } => {
-                _ = self.tops.get_mut(symbol.index()).map(|top| *top = Top::default());
-                let (name, fault) = (self.name(symbol).to_owned(), fault.to_string());
-                let text = format!("{name}: the book is rebuilt: {fault}");
-                self.tell(now, text, || event("rebuilding", json!({"symbol": name, "reason": fault})));
-            }
-            Notice::Live { symbol } => {
-                let name = self.name(symbol).to_owned();
-                self.tell(now, format!("{name}: the book is up to date"), || event("live", json!({"symbol": name})));
-            }
-            Notice::MissingTrades { symbol, numbers } => {
-                let (name, first, last) = (self.name(symbol).to_owned(), *numbers.start(), *numbers.end());
-                let text = format!("{name}: trades {first} to {last} are missing");
-                self.tell(now, text, || event("gap", json!({"symbol": name, "first": first, "last": last})));
-            }
-            // It is counted: there is one for each message of a second connection.
-            Notice::Second { .. } => {}
-            Notice::Undecodable { link, error, message } => {
-                let start = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
-                let text = format!("connection {}: {error}: {}", link.number(), printable(&start));
-                let more = json!({"connection": link.number(), "reason": error.to_string(), "message": start});
-                self.tell(now, text, || event("undecodable", more));
-            }
-            Notice::SnapshotFailed { symbol, reason } => {
-                let (name, reason) = (self.name(symbol).to_owned(), printable(reason).into_owned());
-                let text = format!("{name}: no snapshot: {reason}");
-                self.tell(now, text, || event("no snapshot", json!({"symbol": name, "reason": reason})));
-            }
-            Notice::Rejected { link, reason, .. } => {
-                let (link, reason) = (link.number(), printable(reason).into_owned());
-                let text = format!("connection {link}: a subscription was rejected: {reason}");
-                self.tell(now, text, || event("rejected", json!({"connection": link, "reason": reason})));
-            }
-            Notice::Unrecorded { events, error } => {
-                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-                let text = format!("the recording lacks {events} events{error}");
-                self.tell(now, &text, || event("unrecorded", json!({"events": events, "reason": text})));
-            }
-            Notice::Connected { link } => {
-                let link = link.number();
-                self.tell(now, format!("connection {link} is open"), || event("open", json!({"connection": link})));
-            }
-            Notice::Disconnected { link } => {
-                let link = link.number();
-                self.tell(now, format!("connection {link} has ended"), || event("close", json!({"connection": link})));
-            }
-            other => {
-                let text = format!("{other:?}");
-                let text = printable(&text).into_owned();
-                self.tell(now, &text, || event("notice", json!({"text": text})));
-            }
+        if let Notice::Rebuilding { symbol, .. } = notice {
+            _ = self.tops.get_mut(symbol.index()).map(|top| *top = Top::default());
+        }
+        if let Some(told) = words(&notice) {
+            self.tell(told, now);
         }
     }
 }
@@ -270,6 +240,9 @@ impl Listener for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.print();
+        self.printer.tell_losses(self.now);
+        let withheld = self.repeats.take_all();
+        self.sum_up(withheld);
         // The main thread is gone if the program ends at once.
         let _ = self.ended.send(Ended::Tally(std::mem::take(&mut self.tally)));
     }

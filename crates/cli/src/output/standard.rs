@@ -37,6 +37,19 @@ impl Target for Out {
     }
 }
 
+/// Standard output of a command that goes on while its reader rests. The command gets errors, and counts lost lines itself.
+pub(super) struct Results<F>(pub(super) F);
+
+impl<F: FnMut(&io::Error) + Send + 'static> Target for Results<F> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        write_all(io::stdout().as_fd(), lines).inspect_err(|error| (self.0)(error))
+    }
+
+    fn report(&mut self, _: u64, _: &str) -> bool {
+        true
+    }
+}
+
 /// Writes all bytes, also to a descriptor that another process has made non-blocking.
 pub(crate) fn write_all(descriptor: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -134,6 +134,31 @@ fn connections_and_snapshots_go_through_a_proxy() {
 }
 
 #[test]
+fn a_reader_that_stands_still_does_not_stop_the_feed() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "venue", "--market-speed", "1"]);
+    let base = server.url.trim_end_matches('/').to_owned();
+    let (url, rest) = (format!("{base}/ws"), base.replacen("ws", "http", 1));
+    // Nobody reads the other end, whose pipe holds 64 KiB, and the queue 1 MiB.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut child = home
+        .taut(&["feed", "binance", "btcusdt@trade", "btcusdt@depth", "--levels", "50", "--json"])
+        .args(["--url", &url, "--snapshot-url", &rest, "--for", "60"])
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = String::new();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    while !err.contains("lines were not printed so far") {
+        assert!(std::io::BufRead::read_line(&mut lines, &mut err).unwrap() > 0, "{err}");
+    }
+    // It is no news that the reader goes away: the feed ends.
+    drop(reader);
+    assert_eq!(child.wait().unwrap().code(), Some(141), "{err}");
+}
+
+#[test]
 fn a_venue_that_is_not_there_is_reported() {
     let home = Home::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
