@@ -71,6 +71,8 @@ pub struct Setup {
     pub has_faults: bool,
     /// The speed of the market: with 1 it has about 6,000 messages a second, of all symbols together. At least 0.001.
     pub speed: f64,
+    /// Whether clients that ask for more than the venue allows are banned.
+    pub has_limits: bool,
     /// The time from which an address that has exceeded a limit is let in again.
     pub ban: Duration,
     /// The time since 1970 at which the venue's own time is 0.
@@ -87,7 +89,7 @@ impl Setup {
     pub const fn new(kind: Kind, symbols: Vec<String>) -> Self {
         let (life, ban) = (None, Duration::from_secs(120));
         let (speed, width, kept, begin) = (1.0, 100, 20, Duration::ZERO);
-        Self { kind, symbols, seed: 1, life, has_faults: false, speed, ban, begin, width, kept }
+        Self { kind, symbols, seed: 1, life, has_faults: false, speed, has_limits: true, ban, begin, width, kept }
     }
 
     pub(crate) const fn shape(&self) -> Shape {

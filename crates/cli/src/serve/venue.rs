@@ -24,6 +24,9 @@ pub(super) struct VenueArguments {
     /// are refused, snapshots that fail or are old. -v logs them.
     #[arg(long)]
     plant_faults: bool,
+    /// Ban nobody: clients may connect, send and fetch as often as they like.
+    #[arg(long)]
+    no_limits: bool,
     /// Seed of the market and its faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -104,6 +107,7 @@ impl VenueArguments {
         setup.speed = self.market_speed;
         setup.life = Some(Duration::from_secs_f64(self.life));
         setup.has_faults = self.plant_faults;
+        setup.has_limits = !self.no_limits;
         setup.seed = self.seed;
         setup
     }

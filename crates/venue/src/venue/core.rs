@@ -150,15 +150,14 @@ impl Venue {
     /// # Errors
     /// If the venue does not take it.
     pub fn admit(&mut self, access: &Access<'_>, now: Duration) -> Result<(), Refusal> {
-        let kind = self.setup.kind;
         if self.clients.is_banned(access.address, now) {
             return Err(Refusal::Banned);
         }
-        if !self.clients.take(kind, access.address, Use::Connect, now) {
+        if !self.allows(access.address, Use::Connect, now) {
             self.ban(access.address, "too many connections", now);
             return Err(Refusal::Banned);
         }
-        access.form(kind)?;
+        access.form(self.setup.kind)?;
         if self.fails_once_in(6) { Err(Refusal::Busy) } else { Ok(()) }
     }
 
@@ -184,13 +183,18 @@ impl Venue {
         let kind = self.setup.kind;
         let Some(from) = self.links.get_mut(&link).filter(|from| !from.is_dead) else { return };
         let (address, has_room) = (from.address, from.sends.take(1, now));
-        if !has_room || !self.clients.take(kind, address, Use::Send, now) {
+        if self.setup.has_limits && !has_room || !self.allows(address, Use::Send, now) {
             return self.ban(address, "too many messages", now);
         }
         match request::read(kind, message) {
             Ok(request) => self.answer(link, &request, now),
             Err(reason) => self.complain(link, message, reason, now),
         }
+    }
+
+    /// Notes a use. False if the address exceeds a limit.
+    pub(super) fn allows(&mut self, address: IpAddr, used: Use, now: Duration) -> bool {
+        !self.setup.has_limits || self.clients.take(self.setup.kind, address, used, now)
     }
 
     /// Ends all connections of an address, and takes no further ones for a while.

@@ -30,7 +30,7 @@ impl Venue {
         if self.clients.is_banned(address, now) {
             return Some(error(418, -1003, "Way too many requests; IP banned."));
         }
-        if !self.clients.take(self.setup.kind, address, Use::Weight(weight), now) {
+        if !self.allows(address, Use::Weight(weight), now) {
             self.ban(address, "too many requests", now);
             return Some(error(429, -1003, "Too much request weight used."));
         }
@@ -70,4 +70,30 @@ fn error(status: u16, code: i32, text: &str) -> Answer {
 /// The value of a parameter of a query.
 fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kind, Setup, Venue};
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    #[test]
+    fn who_fetches_too_much_is_banned_if_there_are_limits() {
+        let statuses = |has_limits: bool| -> Vec<u16> {
+            let mut setup = Setup::new(Kind::Binance, vec!["BTCUSDT".to_owned()]);
+            setup.has_limits = has_limits;
+            let mut venue = Venue::new(setup);
+            let mut get = |_| {
+                let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                venue
+                    .get(home, "/api/v3/depth", "symbol=BTCUSDT&limit=1000", Duration::ZERO)
+                    .map_or(0, |one| one.status)
+            };
+            (0..122).map(&mut get).collect()
+        };
+        // A snapshot weighs 50 of 6,000.
+        assert_eq!(statuses(true)[119..], [200, 429, 418]);
+        assert_eq!(statuses(false)[119..], [200; 3]);
+    }
 }
