@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Numbers of which duplicates are recognised.
 const WINDOW: usize = 4096;
-/// Old numbers in a row after which the venue has begun its numbers anew.
-const MOST_OLD: u32 = 4096;
+/// Old numbers in a row after which the venue has begun its numbers anew, or has sent one far ahead.
+const MOST_OLD: u32 = 64;
 /// Most gaps that wait to be declared.
 const MOST_GAPS: usize = 64;
 
@@ -132,8 +132,8 @@ mod tests {
         let mut tape = Tape::new();
         tape.offer(1_000_000, A, true, NOW);
         let ignored = (1..10_000).take_while(|number| tape.offer(*number, A, true, NOW) == Offered::Ignored).count();
-        assert_eq!(ignored, 4095);
-        assert_eq!(tape.offer(4097, A, true, NOW), Offered::First);
+        assert_eq!(ignored, 63);
+        assert_eq!(tape.offer(65, A, true, NOW), Offered::First);
         assert_eq!(tape.missing(NOW * 2, NOW), None);
     }
 

@@ -1,5 +1,5 @@
 //! Messages of venues that mean harm, or err.
-#![expect(clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 use tautline_feed::{
     Action, Binance, Channel, Coinbase, Feed, FeedConfig, Kraken, LinkId, Listener, Notice, Time, Venue,
@@ -79,4 +79,51 @@ fn a_reason_may_have_escapes_and_is_cut() {
     };
     assert_eq!(of(reason), ["no \"BTC\" ü"; 3]);
     assert_eq!(of(&long), [&long[..400]; 3]);
+}
+
+/// A message of Coinbase.
+fn numbered(number: u64, channel: &str, events: &str) -> String {
+    format!(
+        r#"{{"channel":"{channel}","timestamp":"2026-01-01T00:00:00Z","sequence_num":{number},"events":[{events}]}}"#
+    )
+}
+
+#[test]
+fn one_number_far_ahead_costs_new_snapshots_and_no_more() {
+    let (mut feed, mut log) = (Feed::new(Coinbase::new(), FeedConfig::default()), Log::default());
+    let symbol = feed.declare("BTC-USD", None);
+    feed.subscribe(symbol, Channel::Book, Time::ZERO);
+    let (mut link, mut number, mut snapshots) = (None, 0, 0);
+    for step in 0..240 {
+        let now = Time::from_millis(1000 + step * 250);
+        feed.handle_timeout(now, &mut log);
+        let mut said = vec![("heartbeats", String::new())];
+        while let Some(action) = feed.poll_action() {
+            match action {
+                Action::Connect { link: new, .. } => {
+                    assert_eq!(link.replace(new), None, "it has stayed with its connection");
+                    feed.opened(new, now, &mut log);
+                }
+                Action::Send { text, .. } if text.contains(r#""subscribe","channel":"level2""#) => {
+                    said.push(("subscriptions", r#"{"subscriptions":{"level2":["BTC-USD"]}}"#.to_owned()));
+                    let levels = r#"{"side":"bid","price_level":"1","new_quantity":"2"}"#;
+                    let book = r#""type":"snapshot","product_id":"BTC-USD","updates":"#;
+                    said.push(("l2_data", format!("{{{book}[{levels}]}}")));
+                    snapshots += 1;
+                }
+                _ => {}
+            }
+        }
+        for (channel, events) in said {
+            feed.received(link.unwrap(), numbered(number, channel, &events).as_bytes(), now, &mut log);
+            number += 1;
+        }
+        if step == 40 {
+            assert!(feed.book(symbol).is_some());
+            feed.received(link.unwrap(), numbered(1 << 50, "heartbeats", "").as_bytes(), now, &mut log);
+            assert!(feed.book(symbol).is_none());
+        }
+    }
+    assert!(feed.book(symbol).is_some() && snapshots <= 4, "{snapshots} snapshots: {:?}", log.0);
+    assert!(log.0.len() <= 5, "{:?}", log.0);
 }

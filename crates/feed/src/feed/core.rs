@@ -157,6 +157,8 @@ pub(crate) struct Link {
     pub(crate) keep_alive_at: Option<Time>,
     /// The number of the next message.
     pub(crate) number: Option<u64>,
+    /// Numbers below it, in a row.
+    pub(crate) old: u32,
     pub(crate) outbox: Outbox,
 }
 

@@ -52,6 +52,7 @@ impl Core {
                 replace_at: None,
                 keep_alive_at: None,
                 number: None,
+                old: 0,
                 outbox: Outbox::new(Bucket::new(self.facts.sends)),
             });
             self.actions.push_back(Action::Connect { link: id, url: venue.url() });

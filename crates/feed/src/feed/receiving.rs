@@ -13,6 +13,9 @@ use crate::tape::Offered;
 /// Bytes of the longest answer to a venue's ping.
 const MOST_ANSWER: usize = 1024;
 
+/// Old numbers in a row of a connection after which an earlier one was far too high, or the numbers begin anew.
+const MOST_OLD: u32 = 4;
+
 /// Characters of the longest reason of a venue that is told.
 const MOST_REASON: usize = 200;
 
@@ -192,16 +195,24 @@ impl Core {
     fn on_number(&mut self, id: LinkId, number: u64, now: Time, listener: &mut dyn Listener) {
         let Some(link) = self.link(id) else { return };
         let expected = link.number.replace(number.saturating_add(1)).unwrap_or(number);
-        if expected != number {
+        if expected == number {
+            link.old = 0;
+        } else {
             self.on_missing(id, expected, number, now, listener);
         }
     }
 
     #[cold]
     fn on_missing(&mut self, link: LinkId, expected: u64, got: u64, now: Time, listener: &mut dyn Listener) {
-        // A number again comes from a venue that has changed their order: what follows is numbered from the highest.
+        // A number again comes from a venue that has changed their order: what follows is numbered from the highest. After several
+        // in a row that highest number is not believed, and what has come last is followed.
         if let Some(one) = self.link(link) {
-            one.number = Some(expected.max(got.saturating_add(1)));
+            one.old = if got < expected { one.old + 1 } else { 0 };
+            if one.old < MOST_OLD {
+                one.number = Some(expected.max(got.saturating_add(1)));
+            } else {
+                (one.number, one.old) = (Some(got.saturating_add(1)), 0);
+            }
         }
         listener.on_notice(Notice::MissingMessages { link, expected, got }, now);
         for at in 0..self.streams.len() {
