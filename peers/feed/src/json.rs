@@ -16,7 +16,7 @@ fn units(text: &str) -> i64 {
 }
 
 /// Time, number, price, quantity, and whether the buyer was the maker.
-type Trade = (u64, u64, i64, i64, bool);
+pub type Trade = (u64, u64, i64, i64, bool);
 
 #[derive(Deserialize)]
 struct Combined<'a> {
@@ -41,7 +41,7 @@ impl Combined<'_> {
     }
 }
 
-fn our_trade(text: &[u8]) -> Result<Trade, JsonError> {
+pub fn our_trade(text: &[u8]) -> Result<Trade, JsonError> {
     let mut json = Scanner::new(text);
     let (mut time, mut id, mut price, mut quantity, mut is_maker) = (0, 0, Fixed::default(), Fixed::default(), false);
     json.begin_object()?;
@@ -108,7 +108,7 @@ pub fn trades() {
 }
 
 /// First and last number, best bid and best offer.
-type Best = (u64, u64, Option<i64>, Option<i64>);
+pub type Best = (u64, u64, Option<i64>, Option<i64>);
 
 #[derive(Deserialize)]
 struct DepthFields<'a> {
@@ -163,7 +163,7 @@ fn level_of(json: &mut Scanner<'_>, mut level: [Fixed; 2]) -> Result<[Fixed; 2],
     Ok(level)
 }
 
-fn our_depth(text: &[u8]) -> Result<Best, JsonError> {
+pub fn our_depth(text: &[u8]) -> Result<Best, JsonError> {
     let mut json = Scanner::new(text);
     let (mut first, mut last, mut bid, mut ask) = (0, 0, None, None);
     json.begin_object()?;

@@ -1,5 +1,6 @@
 //! Views of binary messages, as the tests of our crate generate them: to the trade, and to best bid and offer.
 
+use crate::sbe_others::{ergo, sbe_gen};
 use crate::timing::{Decoder, compare};
 
 #[path = "../../../crates/feed/tests/encoded/mod.rs"]
@@ -13,7 +14,10 @@ use tautline_feed::sbe::SbeError;
 use views::market::{AnyMessage, BestBidAsk, DepthEvent, TradesEvent};
 
 /// Time, and number, price and quantity of the last trade.
-type Trade = (i64, i64, i64, i64);
+pub type Trade = (i64, i64, i64, i64);
+
+/// Last update, best bid, best offer.
+pub type Best = (i64, Option<i64>, Option<i64>);
 
 fn trade(event: &TradesEvent<'_>) -> Trade {
     let units = |mantissa, exponent| Fixed { mantissa, exponent }.at(8).unwrap();
@@ -23,7 +27,7 @@ fn trade(event: &TradesEvent<'_>) -> Trade {
     })
 }
 
-fn best(event: &DepthEvent<'_>) -> (i64, Option<i64>, Option<i64>) {
+fn best(event: &DepthEvent<'_>) -> Best {
     let units = |mantissa| Fixed { mantissa, exponent: event.price_exponent() }.at(8).unwrap();
     let bid = event.bids().filter(|level| level.quantity() > 0).map(|level| level.price()).max();
     let ask = event.asks().filter(|level| level.quantity() > 0).map(|level| level.price()).min();
@@ -42,17 +46,30 @@ fn any(text: &[u8]) -> Result<i64, SbeError> {
 pub fn all() {
     let ours = "tautline-feed";
     let trades: Vec<Vec<u8>> = (0..500).map(|_| encoded::trades(1)).collect();
-    let decode: Box<dyn Fn(&[u8]) -> Trade> = Box::new(|text| trade(&TradesEvent::decode(text).unwrap()));
-    compare("SBE, one trade", &trades, &[Decoder { name: ours, decode }]);
+    let decoders = [
+        Decoder { name: ours, decode: Box::new(|text| trade(&TradesEvent::decode(text).unwrap())) },
+        Decoder { name: "ergo-sbe", decode: Box::new(ergo::trade) },
+        Decoder { name: "sbe_gen", decode: Box::new(sbe_gen::trade) },
+    ];
+    compare("SBE, one trade", &trades, &decoders);
     let quotes: Vec<Vec<u8>> = (0..500).map(|_| encoded::best_bid_ask()).collect();
-    let decode: Box<dyn Fn(&[u8]) -> (Fixed, Fixed)> = Box::new(|text| {
+    let quote = |text: &[u8]| {
         let quote = BestBidAsk::decode(text).unwrap();
         (quote.bid_price(), quote.ask_price())
-    });
-    compare("SBE, best bid and ask", &quotes, &[Decoder { name: ours, decode }]);
+    };
+    let decoders = [
+        Decoder { name: ours, decode: Box::new(quote) },
+        Decoder { name: "ergo-sbe", decode: Box::new(ergo::quote) },
+        Decoder { name: "sbe_gen", decode: Box::new(sbe_gen::quote) },
+    ];
+    compare("SBE, best bid and ask", &quotes, &decoders);
     let depths: Vec<Vec<u8>> = (0..500).map(|index| encoded::depth(20 + index % 21)).collect();
-    let decode: Box<dyn Fn(&[u8]) -> _> = Box::new(|text| best(&DepthEvent::decode(text).unwrap()));
-    compare("SBE, depth of 40 to 80 levels", &depths, &[Decoder { name: ours, decode }]);
+    let decoders = [
+        Decoder { name: ours, decode: Box::new(|text| best(&DepthEvent::decode(text).unwrap())) },
+        Decoder { name: "ergo-sbe", decode: Box::new(ergo::best) },
+        Decoder { name: "sbe_gen", decode: Box::new(sbe_gen::best) },
+    ];
+    compare("SBE, depth of 40 to 80 levels", &depths, &decoders);
     let mixed: Vec<Vec<u8>> =
         trades.iter().zip(&quotes).flat_map(|(trade, quote)| [trade.clone(), quote.clone()]).collect();
     let decode: Box<dyn Fn(&[u8]) -> i64> = Box::new(|text| any(text).unwrap());
