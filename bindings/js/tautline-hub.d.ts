@@ -20,7 +20,7 @@ export interface SubscribeOptions {
   onLate?: (at: { topic: string; offset: number }) => void;
   /** All members, by identifier, with their names: at first, and after each change. */
   onMembers?: (members: Map<string, string>) => void;
-  /** The hub refused the subscription. */
+  /** The hub refused the subscription, or ended it since the right to it is gone. */
   onError?: (error: Error) => void;
 }
 
@@ -39,6 +39,8 @@ export interface HubOptions {
   onState?: (state: "open" | "closed") => void;
   /** Milliseconds of silence after which the hub is asked for a message; 20,000 by default. */
   pingAfter?: number;
+  /** The token, or a function that gets a fresh one: for each connection, and before the last one expires. */
+  token?: string | (() => string | Promise<string>);
   /** Milliseconds in which it then has to come, before the client connects again; 10,000 by default. */
   pongWithin?: number;
 }

@@ -45,6 +45,9 @@ export class HubClient {
   #retryTimer = null;
   #pingAfter;
   #pongWithin;
+  #token;
+  /** Whether the token of this connection was sent. */
+  #ready = false;
   #liveness = null;
   #topics = new Map();
   #unanswered = new Map();
@@ -54,7 +57,13 @@ export class HubClient {
 
   constructor(
     url,
-    { WebSocket = globalThis.WebSocket, onState = () => {}, pingAfter = PING_AFTER, pongWithin = PONG_WITHIN } = {},
+    {
+      WebSocket = globalThis.WebSocket,
+      onState = () => {},
+      pingAfter = PING_AFTER,
+      pongWithin = PONG_WITHIN,
+      token,
+    } = {},
   ) {
     if (!WebSocket) {
       throw new TypeError("this platform has no WebSocket: pass one as an option");
@@ -64,6 +73,7 @@ export class HubClient {
     this.#onState = onState;
     this.#pingAfter = pingAfter;
     this.#pongWithin = pongWithin;
+    this.#token = token;
     this.#connect();
   }
 
@@ -154,10 +164,14 @@ export class HubClient {
       this.#open = true;
       this.#failures = 0;
       this.#retries.clear();
-      this.#topics.forEach((state) => this.#sendSubscription(state));
-      this.#unanswered.forEach(({ request }) => this.#sendText(request));
       this.#watch();
-      call(this.#onState, "open");
+      this.#ready = false;
+      this.#sendToken(socket, () => {
+        this.#ready = true;
+        this.#topics.forEach((state) => this.#sendSubscription(state));
+        this.#unanswered.forEach(({ request }) => this.#sendText(request));
+        call(this.#onState, "open");
+      });
     };
     socket.onmessage = ({ data }) => {
       this.#watch();
@@ -209,9 +223,28 @@ export class HubClient {
   }
 
   #sendText(text) {
-    if (this.#open) {
+    if (this.#open && this.#ready) {
       this.#socket.send(text);
     }
+  }
+
+  /** Sends a fresh token, and then does the rest. A connection without one is given up, and the next has another try. */
+  async #sendToken(socket, then) {
+    if (this.#token) {
+      try {
+        const token = typeof this.#token === "function" ? await this.#token() : this.#token;
+        if (this.#socket !== socket || !this.#open) {
+          return;
+        }
+        socket.send(JSON.stringify({ type: "token", token }));
+      } catch {
+        if (this.#socket === socket && this.#open) {
+          socket.close(4003);
+        }
+        return;
+      }
+    }
+    then();
   }
 
   #sendSubscription({ topic, after, epoch, as, onMembers }) {
@@ -272,6 +305,16 @@ export class HubClient {
         break;
       case "published":
         this.#answered(answer.id, ({ resolve }) => resolve({ offset: answer.offset, epoch: answer.epoch, reach: answer.reach }));
+        break;
+      case "token":
+        this.#sendToken(this.#socket, () => {});
+        break;
+      case "unsubscribed":
+        // Without a reason the client has asked for it.
+        if (state && answer.reason) {
+          this.#topics.delete(answer.topic);
+          call(state.onError, new Error(answer.reason));
+        }
         break;
       case "error":
         if (answer.retry && answer.id) {

@@ -99,6 +99,15 @@ impl Client {
         self.flush()
     }
 
+    /// Sends a token now, and first after each reconnection: at the begin, and after [`Event::TokenWanted`](crate::Event).
+    ///
+    /// # Errors
+    /// If the client has ended.
+    pub fn set_token(&self, token: impl Into<String>) -> Result<(), ClientError> {
+        self.shared.lock().session.set_token(token);
+        self.flush()
+    }
+
     /// Ends the subscription to a topic.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A connection of the hub on its loop: subscriptions, and messages on their way to the log.
 
+use crate::access::Access;
 use crate::config::Kind;
 use crate::log::Append;
 use crate::protocol::Request;
@@ -24,6 +25,8 @@ pub(crate) struct Connected {
     pub(crate) blocked_on: Option<Box<str>>,
     /// Messages that the client may repeat without need, once it had to repeat any.
     pub(crate) taken: Option<Box<Taken>>,
+    /// Its rights; `None` where everybody may do everything.
+    pub(crate) access: Option<Box<Access>>,
     /// Its memory as it was counted, and its parts in what counts for all, in bytes.
     pub(crate) told: usize,
     pub(crate) parts: usize,
@@ -34,7 +37,8 @@ impl Connected {
     pub(crate) fn settle(&mut self, bytes: &mut usize) {
         let waiting = self.waiting.capacity() * size_of::<(Arc<str>, Append)>() + self.waiting_texts;
         let taken = self.taken.as_ref().map_or(0, |taken| taken.memory());
-        let now = size_of::<Self>() + map_memory(&self.subscriptions) + waiting + taken;
+        let access = self.access.as_ref().map_or(0, |access| access.memory());
+        let now = size_of::<Self>() + map_memory(&self.subscriptions) + waiting + taken + access;
         *bytes = *bytes - self.told + now;
         self.told = now;
     }
@@ -51,8 +55,9 @@ impl Connected {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Subscription {
+    pub(crate) kind: Kind,
     pub(crate) is_member: bool,
     pub(crate) watches: bool,
     /// Its part in what counts for all, in bytes.
@@ -71,7 +76,7 @@ impl Subscription {
         let followed = if kind == Kind::Plain { 0 } else { FOLLOWED + topic.len() + in_log };
         let member = request.member.as_ref().map_or(0, |name| MEMBER + name.len());
         let part = followed + member + if watches { WATCHED } else { 0 };
-        Self { is_member, watches, part: u32::try_from(part).unwrap_or(u32::MAX) }
+        Self { kind, is_member, watches, part: u32::try_from(part).unwrap_or(u32::MAX) }
     }
 }
 

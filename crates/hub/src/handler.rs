@@ -1,13 +1,16 @@
 //! The hub on one loop.
 
+use crate::access::{check_publish, check_subscription};
 use crate::account::Account;
 use crate::config::Kind;
 use crate::connected::{Connected, FOLLOWED, Subscription, texts};
+use crate::entry::Arriving;
 use crate::feed::frame;
 use crate::log::{Append, LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, Request, depth};
 use crate::readings::Readings;
+use crate::rules::Rules;
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::{
-    Closed, Conn, ConnId, Handler, Message, Outgoing, Reach, Receipt, Reply, ShardContext, ShardHandle,
+    Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Reach, Receipt, Reply, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer,
 };
 
@@ -41,10 +44,17 @@ const IDLE_TICKS: u32 = 10;
 
 /// The handler of one loop. [`Hub::handlers`](crate::Hub::handlers) makes it.
 pub struct HubHandler {
-    hub: Arc<Shared>,
-    mailbox: Option<Arc<Mailbox>>,
+    pub(crate) hub: Arc<Shared>,
+    /// The rules of the moment, and connections whose rights are looked at since these rules hold.
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) rechecks: Vec<ConnId>,
+    /// The token of a request whose connection opens next.
+    pub(crate) arriving: Option<Arriving>,
+    /// Connections of users.
+    pub(crate) users: HashMap<Arc<str>, Vec<ConnId>>,
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
     tracks: HashMap<Arc<str>, Box<Track>>,
-    conns: HashMap<ConnId, Box<Connected>>,
+    pub(crate) conns: HashMap<ConnId, Box<Connected>>,
     /// Subscribers that are told the members of a topic.
     watchers: HashMap<Arc<str>, Vec<ConnId>>,
     readings: Readings,
@@ -55,7 +65,7 @@ pub struct HubHandler {
     has_resting: bool,
     /// News that were published, counted for each watcher, less those of the turns since.
     told_news: usize,
-    account: Account,
+    pub(crate) account: Account,
 }
 
 /// Has a loop's hub take the events of other threads.
@@ -72,7 +82,11 @@ fn poke(shard: &ShardHandle) -> Result<(), ShardHandleError> {
 impl HubHandler {
     pub(crate) fn new(hub: Arc<Shared>) -> Self {
         Self {
+            rules: hub.rules.get(),
             hub,
+            rechecks: Vec::new(),
+            arriving: None,
+            users: HashMap::new(),
             mailbox: None,
             tracks: HashMap::new(),
             conns: HashMap::new(),
@@ -87,7 +101,7 @@ impl HubHandler {
     }
 
     /// Tells the server's account of memory what has changed, and with it what a client has.
-    fn tell_memory(&mut self, shard: &mut ShardContext<'_>, conn: ConnId) {
+    pub(crate) fn tell_memory(&mut self, shard: &mut ShardContext<'_>, conn: ConnId) {
         if !std::mem::take(&mut self.account.is_changed) {
             return;
         }
@@ -98,7 +112,8 @@ impl HubHandler {
 
     fn tell_tables(&mut self) {
         let tables = map_memory(&self.tracks) + map_memory(&self.conns) + map_memory(&self.watchers);
-        self.account.tell(tables + self.readings.memory());
+        let users = map_memory(&self.users) + self.rechecks.capacity() * size_of::<ConnId>();
+        self.account.tell(tables + users + self.readings.memory());
     }
 
     fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str) -> Result<(), Refusal> {
@@ -116,8 +131,14 @@ impl HubHandler {
             conn.text(&Object::new("pong").optional("id", id).end());
             return Ok(());
         }
+        if request.action == "token" {
+            return self.take_token(conn, request.token.as_deref());
+        }
         if !["subscribe", "unsubscribe", "publish"].contains(&&*request.action) {
-            return Err("this type of message is not known: write subscribe, unsubscribe, publish or ping");
+            return Err("this type of message is not known: write subscribe, unsubscribe, publish, token or ping");
+        }
+        if self.is_unknown(conn.id()) {
+            return Err("this hub needs a token: send one in the first message");
         }
         let topic = request.topic.as_deref().filter(|topic| self.hub.config.allows(topic));
         let topic: Arc<str> = topic.ok_or("the name of the topic is missing or not allowed")?.into();
@@ -146,13 +167,22 @@ impl HubHandler {
         if conn.shard().is_memory_short() {
             return Err("memory is short; try again later");
         }
+        let grant = self.grant(conn.id(), topic);
+        let kind = grant.terms.kind(&self.hub.config, topic);
+        let presence = request.member.is_some() || request.presence;
+        check_subscription(grant, presence, request.after.is_some() && kind == Kind::History)?;
         self.unsubscribe(conn, topic);
         let (hub, id) = (self.hub.clone(), conn.id());
-        let name = request.member.as_deref();
+        // Nobody is a member under the name of somebody else.
+        let user = self.user(id);
+        let name = request.member.as_deref().map(|name| user.as_deref().unwrap_or(name));
         if self.conns.get(&id).is_some_and(|client| client.subscriptions.len() >= hub.config.max_subscriptions) {
             return Err("too many subscriptions");
         }
-        let kind = hub.config.kind(topic);
+        if self.tracks.get(topic).is_some_and(|track| track.kind != kind) {
+            // Rules have changed it. Subscriptions of before end.
+            self.forget(topic);
+        }
         if kind != Kind::Plain && !self.tracks.contains_key(topic) && self.tracks.len() >= hub.config.max_topics {
             return Err("too many topics are followed; try again later");
         }
@@ -163,7 +193,7 @@ impl HubHandler {
         let known = self.tracks.get_key_value(topic).map(|(name, _)| name.clone());
         let topic = &known.or_else(|| conn.subscribed(topic)).unwrap_or_else(|| topic.clone());
         let subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
-        if name.is_some_and(|name| !hub.presence.join(topic, &id.to_string(), name)) {
+        if name.is_some_and(|name| !hub.presence.join(topic, &id.to_string(), name, grant.terms.max_members)) {
             conn.unsubscribe(topic);
             return Err("too many members");
         }
@@ -176,7 +206,7 @@ impl HubHandler {
             conn.text(&Object::new("subscribed").text("topic", topic).end());
         } else {
             if !self.tracks.contains_key(topic) {
-                self.tracks.insert(topic.clone(), Box::new(Track::new()));
+                self.tracks.insert(topic.clone(), Box::new(Track::new(kind)));
                 self.account.bytes += name_memory(topic);
                 hub.feeds.follow(&*hub.log, topic, &mailbox);
                 hub.account.feeds.tell(&hub.feeds);
@@ -204,7 +234,7 @@ impl HubHandler {
         Ok(())
     }
 
-    fn unsubscribe(&mut self, conn: &mut Conn<'_, ()>, topic: &Arc<str>) {
+    pub(crate) fn unsubscribe(&mut self, conn: &mut Conn<'_, ()>, topic: &Arc<str>) {
         let id = conn.id();
         let Some(client) = self.conns.get_mut(&id) else { return };
         let Some(subscription) = client.subscriptions.remove(topic) else { return };
@@ -267,10 +297,19 @@ impl HubHandler {
             return Err("the data is nested too deeply");
         }
         let (key, id) = (request.key.as_deref(), request.id.as_deref());
-        let kind = config.kind(topic);
+        let grant = match self.conns.get_mut(&conn.id()).and_then(|client| client.access.as_mut()) {
+            Some(access) => access.publish(&self.rules, topic, data.len())?,
+            None => {
+                let grant = self.rules.grant(None, topic);
+                check_publish(grant, data.len()).map(|()| grant)?
+            }
+        };
+        let kind = grant.terms.kind(config, topic);
         if kind == Kind::Plain {
             let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
-            let reach = match conn.publish(topic, Outgoing::text(&message)) {
+            let message = Outgoing::text(&message);
+            let message = grant.terms.slow.map_or(message, |policy| message.with_policy(policy));
+            let reach = match conn.publish(topic, message) {
                 Reach::ThisHost(reason) if reason != tautline::Withheld::NoBroker => "host",
                 _ => "all",
             };
@@ -382,13 +421,14 @@ impl HubHandler {
             let Some(event) = mailbox.next() else { break };
             self.take_event(shard, event);
         }
+        let has_rechecks = self.recheck_some(shard);
         self.told_news = self.told_news.saturating_sub(NEWS);
         while self.told_news < NEWS && !shard.is_full() {
             let Some(news) = mailbox.next_news() else { break };
             self.take_news(shard, news);
         }
         self.tell_tables();
-        if !mailbox.rest() {
+        if !mailbox.rest() || has_rechecks {
             shard.set_timer(Duration::ZERO, POKE);
         }
     }
@@ -462,6 +502,12 @@ impl HubHandler {
             }
             Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
             Event::Presence { .. } | Event::Members(_) => self.take_news(shard, event),
+            Event::Rules(rules) => self.take_rules(rules),
+            Event::Post { topic, frame, slow } => {
+                let message = Outgoing::text(&frame);
+                shard.publish(&topic, slow.map_or(message, |policy| message.with_policy(policy)));
+            }
+            Event::User(user, what) => self.take_for_user(shard, &user, &what),
         }
     }
 
@@ -480,7 +526,7 @@ impl HubHandler {
         let Some(catch_up) = track.catching.get_mut(&conn) else { return };
         if catch_up.stage == Stage::New {
             let is_known = catch_up.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
-            let kind = hub.config.kind(topic);
+            let kind = track.kind;
             catch_up.is_late = !is_known && kind == Kind::History && catch_up.after.is_some();
             catch_up.stage = Stage::Behind;
             catch_up.after = match kind {
@@ -686,16 +732,33 @@ impl Handler for HubHandler {
         let of_topic = FOLLOWED + self.hub.log.memory_of_topic();
         self.max_unused = (self.hub.config.max_topics / 8).min(budget / UNUSED_PART / of_topic);
         self.account.begin(&memory);
-        self.mailbox = Some(Mailbox::new(shard.handle(), poke, memory));
+        let mailbox = Mailbox::new(shard.handle(), poke, memory);
+        self.rules = self.hub.rules.follow(&mailbox);
+        self.mailbox = Some(mailbox);
         shard.set_timer(TICKS, TICK);
     }
 
     fn on_request(&mut self, request: &tautline::Request<'_>) -> Reply {
-        match &self.hub.gate {
+        if let Some(reply) = self.call(request) {
+            return reply;
+        }
+        let reply = match &self.hub.gate {
             Some(gate) => gate(request),
             None if request.is_upgrade => Reply::upgrade(),
             None => Reply::status(tautline::http::StatusCode::NOT_FOUND),
-        }
+        };
+        // A gate that answers later is followed by the look at the token when the connection opens.
+        if let Reply::Upgrade(upgrade) = reply { self.admit(request, upgrade) } else { reply }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        self.enter(conn, opening);
+        let id = conn.id();
+        self.tell_memory(&mut conn.shard(), id);
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, ()>, id: u64) {
+        self.take_timer(conn, id);
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
@@ -737,6 +800,9 @@ impl Handler for HubHandler {
         let Some(client) = self.conns.remove(&id) else { return };
         self.account.bytes -= client.told;
         shrink_map(&mut self.conns);
+        if let Some(access) = &client.access {
+            self.leave(id, access);
+        }
         for (topic, subscription) in client.subscriptions {
             self.end(id, &topic, subscription);
         }

@@ -7,7 +7,10 @@ use crate::handler::HubHandler;
 use crate::log::Log;
 use crate::memory_log::MemoryLog;
 use crate::presence::Presence;
-use crate::shared::Shared;
+use crate::repeats::Repeats;
+use crate::rules::Rules;
+use crate::sessions::{Rates, Revoked, Sessions};
+use crate::shared::{LiveRules, Shared};
 use std::fmt;
 use std::sync::Arc;
 use tautline::{Bridge, Reply, Request};
@@ -54,6 +57,11 @@ impl Hub {
             presence,
             account: CommonAccount::default(),
             gate: None,
+            rules: LiveRules::new(Rules::open()),
+            sessions: Sessions::default(),
+            revoked: Revoked::default(),
+            rates: Rates::default(),
+            repeats: Arc::new(Repeats::default()),
         }))
     }
 
@@ -67,6 +75,19 @@ impl Hub {
                 Self(shared)
             }
         }
+    }
+
+    /// Has these rules decide who may do what. The default is [`Rules::open`].
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        self.set_rules(rules);
+        self
+    }
+
+    /// Replaces all rules. Subscriptions without a right to them end, and so do connections of users that are revoked. Keys and
+    /// conditions on tokens hold for later tokens: connections keep what theirs gave until it expires.
+    pub fn set_rules(&self, rules: Rules) {
+        self.0.rules.replace(rules);
     }
 
     /// The handler of one loop.

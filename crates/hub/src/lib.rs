@@ -31,10 +31,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod access;
 mod account;
+mod answer;
+mod api;
 mod client;
 mod config;
 mod connected;
+mod credentials;
+mod entry;
 mod feed;
 mod handler;
 mod hub;
@@ -46,7 +51,10 @@ mod pages;
 mod presence;
 mod protocol;
 mod readings;
+mod repeats;
+mod rules;
 mod session;
+mod sessions;
 mod shared;
 mod taken;
 mod track;
@@ -57,6 +65,7 @@ pub use handler::HubHandler;
 pub use hub::Hub;
 pub use log::{Append, Done, Entry, Following, Log, LogError, Page, Position, Sink};
 pub use memory_log::{MemoryLog, Retention};
+pub use rules::{Rules, RulesError};
 pub use session::{Event, Received, Session, Subscribe};
 
 /// Runs the code in the document as a test.

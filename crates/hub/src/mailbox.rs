@@ -1,10 +1,11 @@
 //! Events of other threads for a loop's part of the hub: from logs, from presence, and receipts.
 
 use crate::log::{LogError, Page, Position};
+use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline::layers::ws::{Kind, Prepared};
-use tautline::{ApplicationMemory, ConnId, ShardHandle, ShardHandleError};
+use tautline::{ApplicationMemory, ConnId, ShardHandle, ShardHandleError, SlowConsumer};
 
 /// Has a loop take its events.
 pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
@@ -78,6 +79,22 @@ pub(crate) enum Event {
     },
     /// Some news did not fit: the watchers get all members instead.
     Members(Arc<str>),
+    /// Other rules hold from now on.
+    Rules(Arc<Rules>),
+    /// A message for a plain topic, from elsewhere than a connection.
+    Post {
+        topic: Arc<str>,
+        frame: String,
+        slow: Option<SlowConsumer>,
+    },
+    /// Something for all connections of a user.
+    User(Arc<str>, ToUser),
+}
+
+pub(crate) enum ToUser {
+    Send(Arc<str>),
+    /// Ends the connections.
+    End,
 }
 
 impl Event {
@@ -86,6 +103,8 @@ impl Event {
         let texts = match self {
             Self::Entry(entry) => entry.memory(),
             Self::Page { page: Ok(page), .. } => page.memory(),
+            Self::Post { frame, .. } => frame.len(),
+            Self::User(_, ToUser::Send(frame)) => frame.len(),
             Self::Appended { id, .. } => id.as_ref().map_or(0, |id| id.len()),
             // With the place of its topic's number.
             Self::Presence { frame, .. } => frame.len() + 2 * size_of::<(Arc<str>, usize)>(),

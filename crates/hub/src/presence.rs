@@ -179,12 +179,12 @@ impl Presence {
         rooms.tell();
     }
 
-    /// A member joins. False if there are too many on this host.
-    pub(crate) fn join(&self, topic: &Arc<str>, conn: &str, name: &str) -> bool {
+    /// A member joins. False if there are too many on this host: `most`, or fewer by the configuration.
+    pub(crate) fn join(&self, topic: &Arc<str>, conn: &str, name: &str, most: Option<usize>) -> bool {
         let id = self.member(conn);
         let mut rooms = lock(&self.rooms);
         let room = rooms.map.entry(topic.clone()).or_default();
-        let fits = room.local.len() < self.bounds.members;
+        let fits = room.local.len() < most.unwrap_or(self.bounds.members).min(self.bounds.members);
         if fits {
             self.open(topic, room);
             self.tell(topic, News { join: Some((id.clone(), name.to_owned())), ..News::default() });
@@ -227,6 +227,14 @@ impl Presence {
         let pages = room.frames(topic);
         rooms.settle(topic);
         pages
+    }
+
+    /// All present members, with their names. Those of other hosts are known while this host has members or watchers.
+    pub(crate) fn list(&self, topic: &str) -> Vec<(String, String)> {
+        let rooms = lock(&self.rooms);
+        let Some(room) = rooms.map.get(topic) else { return Vec::new() };
+        let all = room.others.values().map(|lease| &lease.members).chain([&room.local]).flat_map(Members::iter);
+        all.map(|(id, name)| (id.to_owned(), name.to_owned())).collect()
     }
 
     pub(crate) fn unwatch(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {

@@ -33,6 +33,8 @@ pub(crate) struct Request<'a> {
     pub(crate) key: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(crate) id: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(crate) token: Option<Cow<'a, str>>,
     #[serde(default, borrow, deserialize_with = "value")]
     pub(crate) data: Option<&'a RawValue>,
 }
@@ -58,6 +60,9 @@ pub(crate) struct Answer<'a> {
     pub(crate) reach: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(crate) member: Option<Cow<'a, str>>,
+    /// Seconds that a token still holds.
+    #[serde(default)]
+    pub(crate) expires: Option<u64>,
     /// Whether the same request may succeed later.
     #[serde(default)]
     pub(crate) retry: bool,

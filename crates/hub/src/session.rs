@@ -84,6 +84,10 @@ pub enum Event {
     Joined(Arc<str>, String, String),
     /// A member has left.
     Left(Arc<str>, String),
+    /// The hub ended the subscription to the topic, for this reason: the right to it is gone.
+    Ended(Arc<str>, String),
+    /// The hub wants a fresh token within this number of seconds.
+    TokenWanted(u64),
     /// The hub did not do what it was asked for: the topic, the message's identifier, and the reason.
     Refused(Option<String>, Option<String>, String),
 }
@@ -113,6 +117,8 @@ pub struct Session {
     next_id: u64,
     outbox: VecDeque<String>,
     is_open: bool,
+    /// Sent first on each connection.
+    token: Option<String>,
 }
 
 #[derive(Debug)]
@@ -140,6 +146,7 @@ impl Session {
             next_id: 0,
             outbox: VecDeque::new(),
             is_open: false,
+            token: None,
         }
     }
 
@@ -151,6 +158,15 @@ impl Session {
             self.outbox.push_back(state.frame(topic));
         }
         self.topics.insert(topic.into(), state);
+    }
+
+    /// Sends a token now, and first on each later connection.
+    pub fn set_token(&mut self, token: impl Into<String>) {
+        let token = token.into();
+        if self.is_open {
+            self.outbox.push_back(token_frame(&token));
+        }
+        self.token = Some(token);
     }
 
     /// Ends the subscription to a topic.
@@ -206,6 +222,7 @@ impl Session {
         self.is_open = true;
         self.outbox.clear();
         self.retries.clear();
+        self.outbox.extend(self.token.as_deref().map(token_frame));
         self.outbox.extend(self.topics.iter().map(|(name, topic)| topic.frame(name)));
         self.outbox.extend(self.unanswered.iter().map(|(_, frame)| frame.clone()));
     }
@@ -283,6 +300,13 @@ impl Session {
                 let member = owned(answer.member.as_deref());
                 Some(Event::Joined(self.topic_mut(name?)?.0, member, answer.name.unwrap_or_default()))
             }
+            "token" => Some(Event::TokenWanted(answer.expires.unwrap_or_default())),
+            "unsubscribed" => {
+                // Without a reason the client has asked for it, and may have subscribed again since.
+                let reason = answer.reason?.into_owned();
+                let (topic, _) = self.topics.remove_entry(name?)?;
+                Some(Event::Ended(topic, reason))
+            }
             "leave" => Some(Event::Left(self.topic_mut(name?)?.0, owned(answer.member.as_deref()))),
             _ => None,
         }
@@ -321,6 +345,10 @@ impl Topic {
         frame = frame.optional("epoch", self.epoch.as_deref()).optional("as", self.subscribe.member.as_deref());
         if self.subscribe.presence { frame.raw("presence", "true").end() } else { frame.end() }
     }
+}
+
+fn token_frame(token: &str) -> String {
+    Object::new("token").text("token", token).end()
 }
 
 fn is_json(data: &str) -> bool {

@@ -4,8 +4,12 @@ use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::feed::Feeds;
 use crate::log::Log;
+use crate::mailbox::{Event, Mailbox};
 use crate::presence::Presence;
-use std::sync::Arc;
+use crate::repeats::Repeats;
+use crate::rules::Rules;
+use crate::sessions::{Rates, Revoked, Sessions};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tautline::{Reply, Request};
 
 /// Decides about requests to connect.
@@ -18,4 +22,44 @@ pub(crate) struct Shared {
     pub(crate) presence: Presence,
     pub(crate) account: CommonAccount,
     pub(crate) gate: Option<Gate>,
+    pub(crate) rules: LiveRules,
+    pub(crate) sessions: Sessions,
+    pub(crate) revoked: Revoked,
+    /// Of keys of the HTTP interface.
+    pub(crate) rates: Rates,
+    pub(crate) repeats: Arc<Repeats>,
+}
+
+/// The rules of the moment, and the loops that have to know them.
+pub(crate) struct LiveRules(Mutex<(Arc<Rules>, Vec<Weak<Mailbox>>)>);
+
+impl LiveRules {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self(Mutex::new((Arc::new(rules), Vec::new())))
+    }
+
+    /// The rules of the moment. `mailbox` is told later ones.
+    pub(crate) fn follow(&self, mailbox: &Arc<Mailbox>) -> Arc<Rules> {
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.1.push(Arc::downgrade(mailbox));
+        live.0.clone()
+    }
+
+    pub(crate) fn get(&self) -> Arc<Rules> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Replaces the rules, and tells all loops.
+    pub(crate) fn replace(&self, rules: Rules) {
+        let rules = Arc::new(rules);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = rules.clone();
+        self.tell(|| Event::Rules(rules.clone()));
+    }
+
+    /// Has all loops take an event.
+    pub(crate) fn tell(&self, event: impl Fn() -> Event) {
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.1.retain(|mailbox| mailbox.strong_count() > 0);
+        live.1.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.push(event()));
+    }
 }

@@ -1,5 +1,6 @@
 //! A topic with history or conflation on one loop: its newest messages, and the subscribers that are up to date or catching up.
 
+use crate::config::Kind;
 use crate::log::Position;
 use crate::mailbox::{FRAMED, Framed};
 use std::collections::{HashMap, VecDeque};
@@ -12,6 +13,7 @@ use tautline::{ConnId, ConnList};
 const MOST: (usize, usize) = (128, 64 << 10);
 
 pub(crate) struct Track {
+    pub(crate) kind: Kind,
     /// The last message that this loop has passed on.
     pub(crate) at: Option<Position>,
     ring: VecDeque<Arc<Framed>>,
@@ -98,8 +100,9 @@ pub(crate) enum Next {
 }
 
 impl Track {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         Self {
+            kind,
             at: None,
             ring: VecDeque::new(),
             ring_bytes: 0,

@@ -1,0 +1,114 @@
+//! A connection's rights: who it is, and what it may do in the topics that it uses.
+
+use crate::rules::{Grant, Identity, Rights, Rules};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::ConnHandle;
+use tautline::layers::engine::sized::{map_memory, name_memory};
+
+/// Topics whose rights a connection that publishes keeps. All are forgotten before one more.
+const MOST_TOPICS: usize = 64;
+
+/// Codes with which a hub closes connections.
+pub(crate) mod code {
+    /// The token has expired.
+    pub(crate) const EXPIRED: u16 = 4001;
+    /// The application has ended the connection, or revoked the user's tokens.
+    pub(crate) const DISCONNECTED: u16 = 4002;
+    /// No token came in time.
+    pub(crate) const NO_TOKEN: u16 = 4003;
+    /// The token was not accepted.
+    pub(crate) const REFUSED: u16 = 4004;
+    /// The user has too many connections.
+    pub(crate) const TOO_MANY: u16 = 4005;
+}
+
+/// The rights of a connection under rules.
+pub(crate) struct Access {
+    pub(crate) identity: Option<Arc<Identity>>,
+    /// Whether the first message has to bring a token.
+    pub(crate) is_waiting: bool,
+    /// For the end of subscriptions, when rules change.
+    pub(crate) handle: ConnHandle,
+    /// Resolved rights to publish. A lookup is all that a message costs.
+    publishes: HashMap<Arc<str>, Publishing>,
+    /// Bytes of names.
+    names: usize,
+}
+
+struct Publishing {
+    grant: Grant,
+    /// The second that counts, and its messages.
+    since: Instant,
+    messages: u32,
+}
+
+impl Access {
+    pub(crate) fn new(identity: Option<Arc<Identity>>, is_waiting: bool, handle: ConnHandle) -> Self {
+        Self { identity, is_waiting, handle, publishes: HashMap::new(), names: 0 }
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let identity = self.identity.as_ref().map_or(0, |identity| identity.memory());
+        size_of::<Self>() + map_memory(&self.publishes) + self.names + identity
+    }
+
+    /// Forgets resolved rights, since others hold now.
+    pub(crate) fn forget(&mut self) {
+        (self.publishes, self.names) = (HashMap::new(), 0);
+    }
+
+    /// The rights and terms of a message of `len` bytes to a topic.
+    ///
+    /// # Errors
+    /// The reason why it may not be published.
+    pub(crate) fn publish(&mut self, rules: &Rules, topic: &Arc<str>, len: usize) -> Result<Grant, &'static str> {
+        let now = Instant::now();
+        if !self.publishes.contains_key(topic) {
+            if self.publishes.len() >= MOST_TOPICS {
+                self.forget();
+            }
+            let grant = rules.grant(self.identity.as_deref(), topic);
+            self.publishes.insert(topic.clone(), Publishing { grant, since: now, messages: 0 });
+            self.names += name_memory(topic);
+        }
+        let Some(publishing) = self.publishes.get_mut(topic) else { return Err(NO_PUBLISH) };
+        check_publish(publishing.grant, len)?;
+        if let Some(most) = publishing.grant.terms.publish_rate {
+            if now.saturating_duration_since(publishing.since) >= Duration::from_secs(1) {
+                (publishing.since, publishing.messages) = (now, 0);
+            }
+            if publishing.messages >= most {
+                return Err("more messages in a second than this topic takes of one connection");
+            }
+            publishing.messages += 1;
+        }
+        Ok(publishing.grant)
+    }
+}
+
+const NO_PUBLISH: &str = "no right to publish in this topic";
+
+/// Whether a message of `len` bytes may be published.
+pub(crate) fn check_publish(grant: Grant, len: usize) -> Result<(), &'static str> {
+    if !grant.rights.has(Rights::PUBLISH) {
+        return Err(NO_PUBLISH);
+    }
+    if grant.terms.max_message.is_some_and(|most| len > most) {
+        return Err("the data is longer than this topic takes");
+    }
+    Ok(())
+}
+
+/// Whether a subscription may begin or go on.
+pub(crate) fn check_subscription(grant: Grant, presence: bool, history: bool) -> Result<(), &'static str> {
+    let wanted = [
+        (true, Rights::SUBSCRIBE, "no right to subscribe to this topic"),
+        (presence, Rights::PRESENCE, "no right to the presence of this topic: leave out `as` and `presence`"),
+        (history, Rights::HISTORY, "no right to the history of this topic: leave out `after`"),
+    ];
+    let missing = wanted.into_iter().find(|(is_wanted, right, _)| *is_wanted && !grant.rights.has(*right));
+    missing.map_or(Ok(()), |(.., reason)| Err(reason))
+}

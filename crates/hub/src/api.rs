@@ -1,0 +1,368 @@
+//! The HTTP interface: applications publish, read and end connections with a key.
+//!
+//! It is on the hub's own listener, since applications reach that one over TLS and through the same load balancers as clients.
+//! The admin listener is for operators, and on this machine.
+
+use crate::answer::{Answer, Fault, response};
+use crate::config::Kind;
+use crate::credentials::{Found, bearer};
+use crate::feed::frame;
+use crate::handler::HubHandler;
+use crate::log::{Append, LogError, Page, Position};
+use crate::mailbox::{Event, Mailbox, ToUser};
+use crate::protocol::{MOST_DEPTH, Object, depth};
+use crate::repeats::Known;
+use crate::rules::{ApiKey, Rules, Scope, find_key, is_user};
+use crate::shared::Shared;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::http::Method;
+use tautline::{Reply, Request};
+
+/// Where the interface begins.
+pub(crate) const PREFIX: &str = "/api/";
+/// Most messages of a batch, users of a list, and bytes of the name of a request.
+const MOST_BATCH: usize = 64;
+const MOST_USERS: usize = 1_000;
+const MOST_REPEAT: usize = 64;
+/// The longest time for which a user is revoked.
+const MOST_REVOKED: u64 = 30 * 24 * 3_600;
+
+/// The operations, and the scopes that they need.
+pub(crate) const ROUTES: [(&str, Scope); 8] = [
+    ("publish", Scope::Publish),
+    ("batch", Scope::Publish),
+    ("history", Scope::History),
+    ("presence", Scope::Presence),
+    ("connections", Scope::Users),
+    ("disconnect", Scope::Users),
+    ("revoke", Scope::Users),
+    ("statistics", Scope::Statistics),
+];
+
+/// A message to be published: to a topic, or to all connections of a user.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publish<'a> {
+    topic: Option<String>,
+    user: Option<String>,
+    key: Option<String>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    messages: Vec<Publish<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Topic {
+    topic: String,
+    after: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct User {
+    user: Option<String>,
+    /// Seconds for which tokens of the user are refused.
+    seconds: Option<u64>,
+}
+
+const UNKNOWN_KEY: Fault = Fault::new(
+    401,
+    "unauthorized",
+    "no key of this interface",
+    "send Authorization: Bearer KEY, with a key of a table [[key]] in the file of rules",
+);
+const NO_SCOPE: Fault =
+    Fault::new(403, "forbidden", "the key has not this scope", "add it to `scopes` of the key in the file of rules");
+const NO_TOPIC: Fault = Fault::new(
+    403,
+    "forbidden-topic",
+    "the key may not use this topic",
+    "add a pattern to `topics` of the key in the file of rules",
+);
+const NO_ROUTE: Fault =
+    Fault::new(404, "not-found", "there is no such operation", "see docs/hub.md for the operations");
+const NO_POST: Fault = Fault::new(405, "method", "operations are requests with POST", "send the same with POST");
+const BAD_BODY: Fault = Fault::new(
+    400,
+    "bad-request",
+    "the body is no JSON object of this operation",
+    "see docs/hub.md for its members; others are refused",
+);
+const BAD_NAME: Fault = Fault::new(
+    400,
+    "bad-name",
+    "a topic, key or user is missing, too long or has control characters",
+    "names have 1 to 256 bytes, users to 128; topics do not begin with `$`",
+);
+const BAD_DATA: Fault = Fault::new(
+    400,
+    "bad-data",
+    "the data is nested too deeply or too long",
+    "nest at most 128 deep; see `max-message`",
+);
+const TOO_OFTEN: Fault =
+    Fault::new(429, "too-many-requests", "the key has more requests in a second than its `rate`", "repeat it later");
+const RUNNING: Fault =
+    Fault::new(409, "running", "a request with this Idempotency-Key is being done", "repeat it for its answer");
+const OTHER: Fault =
+    Fault::new(422, "other-request", "another request had this Idempotency-Key", "take a key for each request");
+const AWAY: Fault = Fault::new(503, "log-away", "the log takes no messages now", "repeat it later, with the same key");
+const TOO_LATE: Fault =
+    Fault::new(410, "too-late", "messages after that offset are not kept any more", "ask again without `after`");
+const NO_HISTORY: Fault =
+    Fault::new(400, "no-history", "the topic has no history", "name a topic with history or latest values");
+const FULL: Fault = Fault::new(503, "full", "too many users are revoked", "add them to `revoked` in the file of rules");
+
+impl HubHandler {
+    /// Does a request to the interface. `None` if it is none, or if the rules have no key.
+    pub(crate) fn call(&self, request: &Request<'_>) -> Option<Reply> {
+        if self.rules.api_keys.is_empty() || !request.http.uri().path().starts_with(PREFIX) {
+            return None;
+        }
+        Some(self.try_call(request).unwrap_or_else(|fault| Reply::Respond(fault.response())))
+    }
+
+    fn try_call(&self, request: &Request<'_>) -> Result<Reply, Fault> {
+        let rules = self.rules.clone();
+        let Found::Token(secret) = bearer(request.http.headers()) else { return Err(UNKNOWN_KEY) };
+        let key = find_key(&rules.api_keys, secret).ok_or(UNKNOWN_KEY)?;
+        if !self.hub.rates.take(&key.name, key.rate, Instant::now()) {
+            return Err(TOO_OFTEN);
+        }
+        let name = request.http.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+        let (name, scope) = ROUTES.into_iter().find(|(own, _)| *own == name).ok_or(NO_ROUTE)?;
+        if *request.http.method() != Method::POST {
+            return Err(NO_POST);
+        }
+        if !key.scopes.contains(&scope) {
+            return Err(NO_SCOPE);
+        }
+        let operation = self.read(name, request.body, key)?;
+        let mut repeat = None;
+        if let Some(id) = request.http.headers().get("idempotency-key").and_then(|id| id.to_str().ok()) {
+            if id.is_empty() || id.len() > MOST_REPEAT {
+                return Err(BAD_NAME);
+            }
+            let id = format!("{}\n{name}\n{id}", key.name);
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(request.body);
+            match self.hub.repeats.begin(&id, hash, Instant::now()) {
+                Known::New => repeat = Some((self.hub.repeats.clone(), id)),
+                Known::Running => return Err(RUNNING),
+                Known::Answered(status, body) => return Ok(Reply::Respond(response(status, body))),
+                Known::Other => return Err(OTHER),
+            }
+        }
+        Ok(request.later(|ticket| self.run(operation, Answer::new(ticket, repeat))))
+    }
+
+    /// Understands a request, and checks what can be checked before it is done.
+    fn read(&self, name: &str, body: &[u8], key: &ApiKey) -> Result<Operation, Fault> {
+        match name {
+            "publish" => Ok(Operation::Publish(VecDeque::from([self.message(parse(body)?, key)?]), false)),
+            "batch" => {
+                let Batch { messages } = parse(body)?;
+                if messages.is_empty() || messages.len() > MOST_BATCH {
+                    return Err(BAD_BODY);
+                }
+                let messages = messages.into_iter().map(|message| self.message(message, key));
+                Ok(Operation::Publish(messages.collect::<Result<_, _>>()?, true))
+            }
+            "history" | "presence" => {
+                let Topic { topic, after } = parse(body)?;
+                let topic = self.topic(Some(topic), key)?;
+                if name == "presence" {
+                    return Ok(Operation::Presence(topic));
+                }
+                let kind = self.rules.grant(None, &topic).terms.kind(&self.hub.config, &topic);
+                if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, after)) }
+            }
+            "statistics" => parse::<serde_json::Map<_, _>>(body).map(|_| Operation::Statistics),
+            _ => {
+                let User { user, seconds } = parse(body)?;
+                let fits = |user: &String| is_user(user);
+                match (name, user, seconds) {
+                    ("connections", None, None) => Ok(Operation::Connections(None)),
+                    ("connections", Some(user), None) if fits(&user) => Ok(Operation::Connections(Some(user))),
+                    ("disconnect", Some(user), None) if fits(&user) => Ok(Operation::Disconnect(user.into(), None)),
+                    ("revoke", Some(user), Some(seconds)) if fits(&user) && seconds <= MOST_REVOKED => {
+                        Ok(Operation::Disconnect(user.into(), Some(Duration::from_secs(seconds))))
+                    }
+                    (_, Some(user), _) if !fits(&user) => Err(BAD_NAME),
+                    _ => Err(BAD_BODY),
+                }
+            }
+        }
+    }
+
+    fn topic(&self, topic: Option<String>, key: &ApiKey) -> Result<Arc<str>, Fault> {
+        let topic = topic.filter(|topic| self.hub.config.allows(topic)).ok_or(BAD_NAME)?;
+        if key.may_use(&topic) { Ok(topic.into()) } else { Err(NO_TOPIC) }
+    }
+
+    fn message(&self, message: Publish<'_>, key: &ApiKey) -> Result<Post, Fault> {
+        let Publish { topic, user, key: of_message, data } = message;
+        if of_message.as_ref().is_some_and(|key| !self.hub.config.fits(key)) {
+            return Err(BAD_NAME);
+        }
+        let to = match (topic, user) {
+            (None, Some(user)) if is_user(&user) => {
+                if !key.scopes.contains(&Scope::Users) {
+                    return Err(NO_SCOPE);
+                }
+                To::User(user.into())
+            }
+            (topic @ Some(_), None) => To::Topic(self.topic(topic, key)?),
+            _ => return Err(BAD_NAME),
+        };
+        let data = data.get();
+        let most = match &to {
+            To::Topic(topic) => self.rules.grant(None, topic).terms.max_message,
+            To::User(_) => None,
+        };
+        if depth(data) > MOST_DEPTH || most.is_some_and(|most| data.len() > most) {
+            return Err(BAD_DATA);
+        }
+        Ok(Post { to, key: of_message.map(Into::into), data: data.into() })
+    }
+
+    fn run(&self, operation: Operation, answer: Answer) {
+        let hub = self.hub.clone();
+        match operation {
+            Operation::Publish(messages, is_batch) => {
+                let Some(mailbox) = self.mailbox.clone() else { return answer.give(Err(AWAY)) };
+                let posting = Posting { hub, rules: self.rules.clone(), is_batch, done: Vec::new(), answer };
+                post_next(posting, messages, &mailbox);
+            }
+            Operation::History(topic, after) => {
+                let named = topic.clone();
+                let done =
+                    move |page: Result<Page, LogError>| answer.give(page.map_err(fault).map(|p| list(&named, &p)));
+                hub.log.read(&topic, after.filter(|after| *after > 0), Box::new(done));
+            }
+            Operation::Presence(topic) => {
+                let members = json!({ "topic": &*topic, "members": hub.presence.list(&topic) });
+                answer.give(Ok(members.to_string()));
+            }
+            Operation::Connections(Some(user)) => {
+                let number = hub.sessions.number(&user);
+                answer.give(Ok(json!({ "user": user, "connections": number }).to_string()));
+            }
+            Operation::Connections(None) => {
+                let (users, number) = hub.sessions.list(MOST_USERS);
+                answer.give(Ok(json!({ "users": users, "number": number }).to_string()));
+            }
+            Operation::Disconnect(user, revoked) => {
+                if let Some(time) = revoked
+                    && !hub.revoked.add(&user, time, Instant::now())
+                {
+                    return answer.give(Err(FULL));
+                }
+                hub.rules.tell(|| Event::User(user.clone(), ToUser::End));
+                answer.give(Ok(json!({ "user": &*user, "connections": hub.sessions.number(&user) }).to_string()));
+            }
+            Operation::Statistics => {
+                let (_, users) = hub.sessions.list(0);
+                let statistics =
+                    json!({ "users": users, "log_bytes": hub.log.memory(), "feeds_bytes": hub.feeds.memory() });
+                answer.give(Ok(statistics.to_string()));
+            }
+        }
+    }
+}
+
+enum Operation {
+    Publish(VecDeque<Post>, bool),
+    History(Arc<str>, Option<u64>),
+    Presence(Arc<str>),
+    Connections(Option<String>),
+    Disconnect(Arc<str>, Option<Duration>),
+    Statistics,
+}
+
+struct Post {
+    to: To,
+    key: Option<Box<str>>,
+    data: Box<str>,
+}
+
+enum To {
+    Topic(Arc<str>),
+    User(Arc<str>),
+}
+
+/// Messages that are published one after the other.
+struct Posting {
+    hub: Arc<Shared>,
+    rules: Arc<Rules>,
+    is_batch: bool,
+    done: Vec<String>,
+    answer: Answer,
+}
+
+/// Publishes the next message, and the others once the log has it.
+fn post_next(mut posting: Posting, mut left: VecDeque<Post>, mailbox: &Arc<Mailbox>) {
+    while let Some(Post { to, key, data }) = left.pop_front() {
+        let topic = match to {
+            To::User(user) => {
+                let frame: Arc<str> = Object::new("direct").raw("data", &data).end().into();
+                posting.hub.rules.tell(|| Event::User(user.clone(), ToUser::Send(frame.clone())));
+                let number = posting.hub.sessions.number(&user);
+                posting.done.push(json!({ "user": &*user, "connections": number }).to_string());
+                continue;
+            }
+            To::Topic(topic) => topic,
+        };
+        let terms = posting.rules.grant(None, &topic).terms;
+        let kind = terms.kind(&posting.hub.config, &topic);
+        if kind == Kind::Plain {
+            let message =
+                Object::new("message").text("topic", &topic).optional("key", key.as_deref()).raw("data", &data);
+            posting.done.push(json!({ "topic": &*topic }).to_string());
+            mailbox.push(Event::Post { topic, frame: message.end(), slow: terms.slow });
+            continue;
+        }
+        let id = posting.answer.id().map(|id| format!("{id}/{}", posting.done.len()).into());
+        let (named, hub, mailbox) = (topic.clone(), posting.hub.clone(), mailbox.clone());
+        let done = move |result: Result<Position, LogError>| match result {
+            Ok(at) => {
+                let place = json!({ "topic": &*named, "epoch": &*at.epoch, "offset": at.offset });
+                posting.done.push(place.to_string());
+                post_next(posting, left, &mailbox);
+            }
+            Err(error) => posting.answer.give(Err(fault(error))),
+        };
+        return hub.log.append(&topic, Append { kind, key, data, id }, Box::new(done));
+    }
+    let done = posting.done.join(",");
+    posting.answer.give(Ok(if posting.is_batch { format!("{{\"published\":[{done}]}}") } else { done }));
+}
+
+fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(body).map_err(|_| BAD_BODY)
+}
+
+fn fault(error: LogError) -> Fault {
+    match error {
+        LogError::TooLate => TOO_LATE,
+        _ => AWAY,
+    }
+}
+
+/// A page of history.
+fn list(topic: &str, page: &Page) -> String {
+    let entries: Vec<String> = page.entries.iter().map(|entry| frame(topic, entry)).collect();
+    format!("{{\"messages\":[{}],\"upto\":{}}}", entries.join(","), page.upto)
+}

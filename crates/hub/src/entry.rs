@@ -1,0 +1,322 @@
+//! The entry of connections: tokens, their expiry, and rules that change.
+
+use crate::access::{Access, check_subscription, code};
+use crate::credentials::{Found, find, now};
+use crate::handler::HubHandler;
+use crate::mailbox::ToUser;
+use crate::protocol::Object;
+use crate::rules::{Grant, Identity, Rules, TokenError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::http::{HeaderValue, StatusCode, header};
+use tautline::{
+    CloseCode, Conn, ConnHandle, ConnId, Handler, Opening, Outgoing, Reply, Request, ShardContext, ShardHandle,
+    ShardHandleError, Upgrade,
+};
+
+/// Timers of a connection: the first message is due, another token is wanted, the token has expired.
+const LOGIN: u64 = 0;
+const REFRESH: u64 = 1;
+const EXPIRY: u64 = 2;
+/// No timer: subscriptions may have lost their right.
+const RECHECK: u64 = 3;
+
+/// Connections whose rights are looked at in one turn, when rules have changed.
+const RECHECKS: usize = 512;
+
+/// A token that a request brought, and whom it names. Kept until the connection opens, which follows at once.
+pub(crate) type Arriving = (Box<str>, Arc<Identity>);
+
+impl HubHandler {
+    /// Answers a request for a WebSocket by its token.
+    pub(crate) fn admit(&mut self, request: &Request<'_>, upgrade: Upgrade) -> Reply {
+        if self.rules.is_open {
+            return Reply::Upgrade(upgrade);
+        }
+        match find(request.http, &self.rules.tokens) {
+            Found::Token(token) => match self.identify(token) {
+                Ok(identity) => {
+                    self.arriving = Some((token.into(), identity));
+                    Reply::Upgrade(upgrade)
+                }
+                Err(error) => unauthorized(error.reason()),
+            },
+            // The first message may bring one.
+            Found::None => Reply::Upgrade(upgrade),
+            Found::Bad(reason) => unauthorized(reason),
+        }
+    }
+
+    fn identify(&self, token: &str) -> Result<Arc<Identity>, TokenError> {
+        let identity = self.rules.identify(token, now())?;
+        if identity.user.as_ref().is_some_and(|user| self.hub.revoked.has(user, Instant::now())) {
+            return Err(TokenError::Revoked);
+        }
+        Ok(identity)
+    }
+
+    /// A connection has opened.
+    pub(crate) fn enter(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        if self.rules.is_open {
+            return;
+        }
+        let rules = self.rules.clone();
+        let arriving = self.arriving.take();
+        let found = opening.request.map_or(Found::None, |request| find(request, &rules.tokens));
+        let identity = match found {
+            // A gate may have answered for another connection meanwhile.
+            Found::Token(token) => match arriving.filter(|(other, _)| **other == *token) {
+                Some((_, identity)) => Ok(Some(identity)),
+                None => self.identify(token).map(Some),
+            },
+            Found::None => Ok(None),
+            Found::Bad(_) => Err(TokenError::Malformed),
+        };
+        let identity = match identity {
+            Ok(identity) => identity,
+            Err(error) => return conn.close(CloseCode::new(code::REFUSED), error.reason()),
+        };
+        let is_waiting = identity.is_none() && rules.tokens.is_required;
+        if is_waiting {
+            conn.set_timer(rules.tokens.login, LOGIN);
+        }
+        let access = Access::new(None, is_waiting, conn.handle());
+        self.conns.entry(conn.id()).or_default().access = Some(Box::new(access));
+        if let Some(identity) = identity {
+            self.become_user(conn, identity);
+        }
+        self.settle(conn.id());
+    }
+
+    /// Takes a token of a message: the first one, or a fresh one of the same user.
+    pub(crate) fn take_token(&mut self, conn: &mut Conn<'_, ()>, token: Option<&str>) -> Result<(), &'static str> {
+        if self.rules.is_open {
+            return Err("this hub takes no tokens");
+        }
+        let id = conn.id();
+        let before = self.access(id).and_then(|access| access.identity.clone());
+        let identity = token.map_or(Err(TokenError::Malformed), |token| self.identify(token));
+        let is_same = |identity: &Arc<Identity>| before.as_ref().is_none_or(|before| before.user == identity.user);
+        let identity = match identity {
+            Ok(identity) if is_same(&identity) => identity,
+            refused => {
+                let error = refused.err().unwrap_or(TokenError::OtherUser);
+                conn.close(CloseCode::new(code::REFUSED), error.reason());
+                return Ok(());
+            }
+        };
+        let (user, left) = (identity.user.clone(), identity.expires.saturating_sub(now()));
+        if !self.become_user(conn, identity) {
+            return Ok(());
+        }
+        let answer = Object::new("welcome").optional("user", user.as_deref()).number("expires", left.as_secs());
+        conn.text(&answer.end());
+        // A token that stands in for one with more rights takes these away.
+        self.end_lost(conn);
+        self.settle(id);
+        Ok(())
+    }
+
+    /// Gives a connection the rights of a token. False if the user has too many connections.
+    fn become_user(&mut self, conn: &mut Conn<'_, ()>, identity: Arc<Identity>) -> bool {
+        let (id, rules) = (conn.id(), self.rules.clone());
+        let Some(client) = self.conns.get_mut(&id) else { return false };
+        if client.access.is_none() {
+            client.access = Some(Box::new(Access::new(None, false, conn.handle())));
+        }
+        let Some(access) = client.access.as_mut() else { return false };
+        let is_new = access.identity.as_ref().is_none_or(|before| before.user != identity.user);
+        if is_new && let Some(user) = &identity.user {
+            if !self.hub.sessions.enter(user, rules.max_sessions) {
+                conn.close(CloseCode::new(code::TOO_MANY), "the user has too many connections");
+                return false;
+            }
+            self.users.entry(user.clone()).or_default().push(id);
+        }
+        let left = identity.expires.saturating_add(rules.tokens.conditions.leeway).saturating_sub(now());
+        access.identity = Some(identity);
+        access.is_waiting = false;
+        access.forget();
+        conn.cancel_timer(LOGIN);
+        conn.set_timer(timer(left.saturating_sub(rules.tokens.refresh)), REFRESH);
+        conn.set_timer(timer(left), EXPIRY);
+        true
+    }
+
+    /// Whether a connection has to bring a token first.
+    pub(crate) fn is_unknown(&mut self, conn: ConnId) -> bool {
+        let needs_token = !self.rules.is_open && self.rules.tokens.is_required;
+        self.access(conn).map_or(needs_token, |access| access.is_waiting)
+    }
+
+    /// What a connection may do in a topic.
+    pub(crate) fn grant(&mut self, conn: ConnId, topic: &str) -> Grant {
+        let rules = self.rules.clone();
+        let identity = self.access(conn).and_then(|access| access.identity.as_deref());
+        rules.grant(identity, topic)
+    }
+
+    /// The user of a connection.
+    pub(crate) fn user(&mut self, conn: ConnId) -> Option<Arc<str>> {
+        self.access(conn)?.identity.as_ref()?.user.clone()
+    }
+
+    /// A timer of a connection is due.
+    pub(crate) fn take_timer(&mut self, conn: &mut Conn<'_, ()>, timer: u64) {
+        if timer == RECHECK {
+            return self.end_lost(conn);
+        }
+        let Some(access) = self.access(conn.id()) else { return };
+        let until = access.identity.as_ref().map(|identity| identity.expires);
+        match (timer, until) {
+            (LOGIN, _) if access.is_waiting => {
+                conn.close(CloseCode::new(code::NO_TOKEN), "no token came: send one in the first message");
+            }
+            (REFRESH, Some(until)) => {
+                let left = until.saturating_sub(now()).as_secs();
+                conn.text(&Object::new("token").number("expires", left).end());
+            }
+            (EXPIRY, Some(until)) => {
+                // Timers have an end that tokens may exceed.
+                let left = until.saturating_add(self.rules.tokens.conditions.leeway).saturating_sub(now());
+                if left.is_zero() {
+                    conn.close(CloseCode::new(code::EXPIRED), TokenError::Expired.reason());
+                } else {
+                    conn.set_timer(self::timer(left), EXPIRY);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection with rights has ended.
+    pub(crate) fn leave(&mut self, conn: ConnId, access: &Access) {
+        let Some(user) = access.identity.as_ref().and_then(|identity| identity.user.clone()) else { return };
+        self.hub.sessions.leave(&user);
+        if let Some(conns) = self.users.get_mut(&user) {
+            conns.retain(|other| *other != conn);
+            if conns.is_empty() {
+                self.users.remove(&user);
+            }
+        }
+    }
+
+    /// Sends something to all connections of a user, or ends them.
+    pub(crate) fn take_for_user(&self, shard: &mut ShardContext<'_>, user: &str, what: &ToUser) {
+        let Some(conns) = self.users.get(user) else { return };
+        match what {
+            ToUser::Send(frame) => shard.send_to(conns, Outgoing::text(frame)),
+            ToUser::End => {
+                let (handle, code) = (shard.handle(), CloseCode::new(code::DISCONNECTED));
+                for conn in conns {
+                    if let Err(error) = handle.close(*conn, code, "the application has ended this connection") {
+                        log::warn!("a connection of a user that was to end goes on: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn access(&mut self, conn: ConnId) -> Option<&mut Access> {
+        self.conns.get_mut(&conn)?.access.as_deref_mut()
+    }
+
+    /// Other rules hold from now on. Rights are looked at in turns, so that nobody waits for long.
+    pub(crate) fn take_rules(&mut self, rules: Arc<Rules>) {
+        self.rules = rules;
+        self.conns.values_mut().filter_map(|client| client.access.as_mut()).for_each(|access| access.forget());
+        self.rechecks = self.conns.keys().copied().collect();
+    }
+
+    /// Looks at the rights of some connections. True if there are more.
+    pub(crate) fn recheck_some(&mut self, shard: &ShardContext<'_>) -> bool {
+        for _ in 0..RECHECKS {
+            let Some(conn) = self.rechecks.pop() else { break };
+            if !self.recheck(&shard.handle(), conn) {
+                self.rechecks.push(conn);
+                break;
+            }
+        }
+        if self.rechecks.is_empty() {
+            self.rechecks = Vec::new();
+        }
+        !self.rechecks.is_empty()
+    }
+
+    /// Ends a connection, or has its lost subscriptions end. False if the loop has to do it later.
+    fn recheck(&self, shard: &ShardHandle, id: ConnId) -> bool {
+        let rules = &self.rules;
+        let Some(client) = self.conns.get(&id).filter(|_| !rules.is_open) else { return true };
+        let Some(access) = &client.access else {
+            // It came when everybody might do everything.
+            return shard.close(id, CloseCode::new(code::DISCONNECTED), "the rules of this hub have changed") != FULL;
+        };
+        if access.identity.as_ref().is_some_and(|identity| rules.is_revoked(identity)) {
+            return shard.close(id, CloseCode::new(code::DISCONNECTED), TokenError::Revoked.reason()) != FULL;
+        }
+        if access.identity.is_none() && rules.tokens.is_required && !access.is_waiting {
+            return shard.close(id, CloseCode::new(code::NO_TOKEN), "this hub needs a token now") != FULL;
+        }
+        self.lost(id).is_empty() || ask_to_recheck(&access.handle) != FULL
+    }
+
+    /// Ends the subscriptions that a connection has no right to any more, and says why.
+    fn end_lost(&mut self, conn: &mut Conn<'_, ()>) {
+        for (topic, reason) in self.lost(conn.id()) {
+            self.unsubscribe(conn, &topic);
+            conn.text(&Object::new("unsubscribed").text("topic", &topic).text("reason", reason).end());
+        }
+        let id = conn.id();
+        self.tell_memory(&mut conn.shard(), id);
+    }
+
+    /// The subscriptions that a connection has no right to, and the reasons.
+    fn lost(&self, id: ConnId) -> Vec<(Arc<str>, &'static str)> {
+        let (rules, config) = (&self.rules, &self.hub.config);
+        let Some(client) = self.conns.get(&id) else { return Vec::new() };
+        let identity = client.access.as_ref().and_then(|access| access.identity.as_deref());
+        let lost = client.subscriptions.iter().filter_map(|(topic, subscription)| {
+            let grant = rules.grant(identity, topic);
+            if grant.terms.kind(config, topic) != subscription.kind {
+                return Some((topic.clone(), "the kind of this topic has changed"));
+            }
+            let presence = subscription.is_member || subscription.watches;
+            Some((topic.clone(), check_subscription(grant, presence, false).err()?))
+        });
+        lost.collect()
+    }
+
+    /// Counts the memory of a connection.
+    fn settle(&mut self, conn: ConnId) {
+        if let Some(client) = self.conns.get_mut(&conn) {
+            client.settle(&mut self.account.bytes);
+            self.account.is_changed = true;
+        }
+    }
+}
+
+/// A loop's commands are too many.
+const FULL: Result<(), ShardHandleError> = Err(ShardHandleError::Full);
+
+/// Has the hub of a connection look at its subscriptions.
+fn ask_to_recheck(handle: &ConnHandle) -> Result<(), ShardHandleError> {
+    type Boxed = Box<dyn Handler<State = ()>>;
+    match handle.with_conn(|hub: &mut HubHandler, conn| hub.take_timer(conn, RECHECK)) {
+        Err(ShardHandleError::OtherHandler) => handle.with_conn(|hub: &mut Boxed, conn| hub.on_timer(conn, RECHECK)),
+        other => other,
+    }
+}
+
+/// The time of a timer.
+fn timer(left: Duration) -> Duration {
+    left.min(Duration::from_secs(24 * 3_600))
+}
+
+/// The answer to a request without a right to connect.
+fn unauthorized(reason: &str) -> Reply {
+    let mut response = tautline::http::Response::new(format!("{reason}\n").into_bytes());
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Reply::Respond(response)
+}

@@ -1,0 +1,207 @@
+//! The file of rules: TOML, as `docs/hub.md` describes it.
+
+use super::api_key::{ApiKey, Scope};
+use super::pattern::Pattern;
+use super::rights::Rights;
+use super::table::{Namespace, Rules, Terms, Tokens};
+use super::toml::{Document, RulesError, Table, nearest};
+use crate::config::Kind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tautline::{Origins, SlowConsumer};
+
+/// Most bytes of the file, and of each that it names.
+const MOST_BYTES: u64 = 1 << 20;
+/// Most tables of namespaces.
+const MOST_NAMESPACES: usize = 256;
+/// Most keys of the HTTP interface, and requests of one in a second unless the table says otherwise.
+const MOST_KEYS: usize = 64;
+const RATE: u32 = 1_000;
+/// Bytes that may wait for a slow reader of a plain topic, unless the table says otherwise.
+const LAG: u32 = 1 << 20;
+
+const TOP: [&str; 5] = ["tokens", "limits", "namespace", "key", "revoked"];
+const TOKENS: [&str; 12] = [
+    "secrets",
+    "public-keys",
+    "jwks",
+    "audience",
+    "issuer",
+    "leeway",
+    "required",
+    "cookie",
+    "query",
+    "origins",
+    "login-within",
+    "refresh-before",
+];
+const KEY: [&str; 5] = ["name", "file", "scopes", "topics", "rate"];
+const LIMITS: [&str; 1] = ["sessions-per-user"];
+const NAMESPACE: [&str; 9] =
+    ["topics", "anyone", "users", "kind", "max-members", "max-message", "publish-rate", "slow-readers", "max-waiting"];
+
+impl Rules {
+    /// Reads a file of rules, and the files of keys that it names: paths from its folder.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used. The error names the file, the line and the remedy.
+    pub fn load(path: &Path) -> Result<Self, RulesError> {
+        let text = read(path).map_err(|what| RulesError::of_file(path, what))?;
+        let text = String::from_utf8(text).map_err(|_| RulesError::of_file(path, "is no text in UTF-8"))?;
+        let document = Document { path, text: &text };
+        let parsed = document.parse()?;
+        let top = Table::new(document, (parsed.get_ref(), 0..0), &TOP)?;
+        let mut rules = Self { files: vec![path.to_owned()], ..Self::closed() };
+        if let Some(table) = top.table("tokens", &TOKENS)? {
+            rules.tokens = tokens(&table, folder(path), &mut rules.files)?;
+        }
+        if let Some(limits) = top.table("limits", &LIMITS)?
+            && let Some(number) = limits.number("sessions-per-user", 1..=100_000)?
+        {
+            rules.max_sessions = number as usize;
+        }
+        rules.revoked = top.texts("revoked")?.into_iter().map(str::to_owned).collect();
+        let tables = top.tables("namespace", &NAMESPACE)?;
+        if tables.len() > MOST_NAMESPACES {
+            return Err(top.error("namespace", format!("more than {MOST_NAMESPACES} namespaces")));
+        }
+        let keys = top.tables("key", &KEY)?;
+        if keys.len() > MOST_KEYS {
+            return Err(top.error("key", format!("more than {MOST_KEYS} keys")));
+        }
+        for table in keys {
+            let key = api_key(&table, folder(path), &mut rules.files)?;
+            if rules.api_keys.iter().any(|other| other.name == key.name) {
+                return Err(table.error("name", format!("two keys have the name `{}`", key.name)));
+            }
+            rules.api_keys.push(key);
+        }
+        rules.namespaces = tables.iter().map(namespace).collect::<Result<_, _>>()?;
+        Ok(rules)
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("."))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("cannot be read: {error}");
+    // A pipe or device would wait.
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() || metadata.len() > MOST_BYTES {
+        return Err("is no file of at most 1 MiB".to_owned());
+    }
+    std::fs::read(path).map_err(failed)
+}
+
+fn tokens(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Tokens, RulesError> {
+    let mut tokens = Tokens::default();
+    let keys = &mut tokens.keys;
+    for kind in ["secrets", "public-keys", "jwks"] {
+        for name in table.texts(kind)? {
+            let path = folder.join(name);
+            let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
+            let added = match kind {
+                "secrets" => keys.add_secret(&bytes),
+                "public-keys" => keys.add_pem(&bytes),
+                _ => keys.add_jwks(&bytes),
+            };
+            added.map_err(|what| RulesError::of_file(&path, what))?;
+            files.push(path);
+        }
+    }
+    if keys.is_empty() {
+        return Err(table.error("", "[tokens] has no key: add `secrets`, `public-keys` or `jwks`"));
+    }
+    let seconds = |key, most| Ok(table.number(key, 0..=most)?.map(|seconds| Duration::from_secs(seconds.into())));
+    tokens.conditions.audience = table.text("audience")?.map(str::to_owned);
+    tokens.conditions.issuer = table.text("issuer")?.map(str::to_owned);
+    tokens.conditions.leeway = seconds("leeway", 600)?.unwrap_or_default();
+    tokens.is_required = table.flag("required")?.unwrap_or_default();
+    tokens.cookie = named(table, "cookie")?;
+    tokens.query = named(table, "query")?;
+    tokens.login = seconds("login-within", 600)?.unwrap_or(tokens.login);
+    tokens.refresh = seconds("refresh-before", 3_600)?.unwrap_or(tokens.refresh);
+    let origins = table.texts("origins")?;
+    if origins.contains(&"*") {
+        return Err(table.error("origins", "any page could use the cookie of its visitors: name the pages"));
+    }
+    if !origins.is_empty() {
+        tokens.origins = Origins::list(origins).map_err(|error| table.error("origins", error.to_string()))?;
+    }
+    Ok(tokens)
+}
+
+/// The name of a cookie or parameter.
+fn named(table: &Table<'_>, key: &str) -> Result<Option<String>, RulesError> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    match table.text(key)? {
+        Some(name) if !name.is_empty() && name.bytes().all(is_name) => Ok(Some(name.to_owned())),
+        Some(_) => Err(table.error(key, format!("`{key}` is a name of letters, digits, `-` and `_`"))),
+        None => Ok(None),
+    }
+}
+
+fn namespace(table: &Table<'_>) -> Result<Namespace, RulesError> {
+    let topics: Pattern = table.required("topics")?.parse().map_err(|what: String| table.error("topics", what))?;
+    let kind = match table.text("kind")? {
+        None => None,
+        Some("plain") => Some(Kind::Plain),
+        Some("history") => Some(Kind::History),
+        Some("latest") => Some(Kind::Latest),
+        Some(_) => return Err(table.error("kind", "`kind` is plain, history or latest")),
+    };
+    let waiting = table.number("max-waiting", 1_024..=1 << 30)?.unwrap_or(LAG) as usize;
+    let slow = match table.text("slow-readers")? {
+        None => None,
+        Some("disconnect") => Some(SlowConsumer::Disconnect(waiting)),
+        Some("drop-newest") => Some(SlowConsumer::DropNewest(waiting)),
+        Some("drop-oldest") => Some(SlowConsumer::DropOldest(waiting)),
+        Some(_) => return Err(table.error("slow-readers", "`slow-readers` is disconnect, drop-newest or drop-oldest")),
+    };
+    let terms = Terms {
+        kind,
+        slow,
+        max_members: table.number("max-members", 0..=100_000)?.map(|number| number as usize),
+        max_message: table.number("max-message", 1..=1 << 30)?.map(|number| number as usize),
+        publish_rate: table.number("publish-rate", 1..=1_000_000)?,
+    };
+    Ok(Namespace { topics, anyone: rights(table, "anyone")?, users: rights(table, "users")?, terms })
+}
+
+fn api_key(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<ApiKey, RulesError> {
+    table.required("name")?;
+    let name = named(table, "name")?.unwrap_or_default();
+    if name.len() > 32 {
+        return Err(table.error("name", "a name has at most 32 characters"));
+    }
+    let path = folder.join(table.required("file")?);
+    let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
+    let rate = table.number("rate", 1..=1_000_000)?.unwrap_or(RATE);
+    let mut key = ApiKey::new(&name, &bytes, rate).map_err(|what| RulesError::of_file(&path, what))?;
+    files.push(path);
+    for scope in table.texts("scopes")? {
+        let unknown = || {
+            let nearest = nearest(scope, Scope::names());
+            table.error("scopes", format!("unknown scope `{scope}`; did you mean `{nearest}`?"))
+        };
+        key.scopes.push(Scope::named(scope).ok_or_else(unknown)?);
+    }
+    for topic in table.texts("topics")? {
+        key.topics.push(topic.parse().map_err(|what: String| table.error("topics", what))?);
+    }
+    Ok(key)
+}
+
+fn rights(table: &Table<'_>, key: &str) -> Result<Rights, RulesError> {
+    let mut all = Rights::NONE;
+    for name in table.texts(key)? {
+        let unknown = || {
+            let nearest = nearest(name, Rights::names().into_iter());
+            table.error(key, format!("unknown right `{name}`; did you mean `{nearest}`?"))
+        };
+        all = all | Rights::named(name).ok_or_else(unknown)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,21 @@
+//! Who may do what: tokens, namespaces of topics, and the file that has both.
+//!
+//! Nothing in here knows connections. A hub resolves the rights of a connection when it subscribes, and keeps them.
+
+mod api_key;
+mod file;
+mod keys;
+mod pattern;
+mod rights;
+mod table;
+#[cfg(test)]
+mod tests;
+mod token;
+mod toml;
+
+pub(crate) use self::api_key::{ApiKey, Scope, find as find_key};
+pub(crate) use self::rights::Rights;
+pub use self::table::Rules;
+pub(crate) use self::table::{Grant, Tokens};
+pub(crate) use self::token::{Identity, TokenError, is_user};
+pub use self::toml::RulesError;

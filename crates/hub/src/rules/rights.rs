@@ -1,0 +1,57 @@
+//! Rights to a topic.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// What a connection may do in a topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights(u8);
+
+/// Their names in tokens and tables.
+const NAMES: [(&str, Rights); 4] = [
+    ("subscribe", Rights::SUBSCRIBE),
+    ("publish", Rights::PUBLISH),
+    ("presence", Rights::PRESENCE),
+    ("history", Rights::HISTORY),
+];
+
+impl Rights {
+    pub(crate) const NONE: Self = Self(0);
+    /// Get the messages from now on, and the latest of each key.
+    pub(crate) const SUBSCRIBE: Self = Self(1);
+    pub(crate) const PUBLISH: Self = Self(2);
+    /// Be a member, and see the members.
+    pub(crate) const PRESENCE: Self = Self(4);
+    /// Get messages that are kept.
+    pub(crate) const HISTORY: Self = Self(8);
+    pub(crate) const ALL: Self = Self(15);
+
+    pub(crate) const fn has(self, right: Self) -> bool {
+        self.0 & right.0 == right.0
+    }
+
+    /// The right of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        NAMES.into_iter().find_map(|(own, right)| (own == name).then_some(right))
+    }
+
+    /// The names of all rights.
+    pub(crate) fn names() -> [&'static str; 4] {
+        NAMES.map(|(name, _)| name)
+    }
+}
+
+impl BitOr for Rights {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = NAMES.into_iter().filter(|(_, right)| self.has(*right)).map(|(name, _)| name).collect();
+        f.write_str(&names.join(", "))
+    }
+}

@@ -1,0 +1,170 @@
+//! The rules of a hub: keys, conditions on tokens, and what they and the names of topics allow.
+
+use super::api_key::ApiKey;
+use super::keys::Keys;
+use super::pattern::Pattern;
+use super::rights::Rights;
+use super::token::{self, Conditions, Identity, TokenError};
+use crate::config::{Config, Kind};
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline::{Origins, SlowConsumer};
+
+/// Who may do what in a hub. Read from a file by [`Rules::load`].
+///
+/// ```
+/// use tautline_hub::{Config, Hub, Rules};
+///
+/// let folder = std::env::temp_dir().join(format!("hub-rules-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let file = folder.join("hub.toml");
+/// std::fs::write(&file, "[[namespace]]\ntopics = \"news:*\"\nanyone = [\"subscribe\"]\n")?;
+/// let hub = Hub::new(Config::default()).with_rules(Rules::load(&file)?);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Rules {
+    /// Everybody may do everything.
+    pub(crate) is_open: bool,
+    pub(crate) tokens: Tokens,
+    /// Users whose tokens are not accepted.
+    pub(crate) revoked: HashSet<String>,
+    /// Most connections of one user on this host.
+    pub(crate) max_sessions: usize,
+    pub(crate) namespaces: Vec<Namespace>,
+    /// Keys of the HTTP interface.
+    pub(crate) api_keys: Vec<ApiKey>,
+    /// The files that were read.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// How tokens come, and which are accepted.
+pub(crate) struct Tokens {
+    pub(crate) keys: Keys,
+    pub(crate) conditions: Conditions,
+    /// Whether a connection needs one.
+    pub(crate) is_required: bool,
+    /// Names of the cookie and of the query's parameter.
+    pub(crate) cookie: Option<String>,
+    pub(crate) query: Option<String>,
+    /// Web pages whose requests may bring the cookie.
+    pub(crate) origins: Origins,
+    /// The time in which a first message has to bring the token.
+    pub(crate) login: Duration,
+    /// The time before the end of a token at which the client is asked for another one.
+    pub(crate) refresh: Duration,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self {
+            keys: Keys::default(),
+            conditions: Conditions::default(),
+            is_required: false,
+            cookie: None,
+            query: None,
+            origins: Origins::SameHost,
+            login: Duration::from_secs(10),
+            refresh: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Topics for which the same holds.
+#[derive(Clone)]
+pub(crate) struct Namespace {
+    pub(crate) topics: Pattern,
+    /// Rights of all, and further ones of those with a token.
+    pub(crate) anyone: Rights,
+    pub(crate) users: Rights,
+    pub(crate) terms: Terms,
+}
+
+/// What holds for the messages and members of a topic, whoever it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Terms {
+    /// `None`: by the prefix of the topic's name.
+    pub(crate) kind: Option<Kind>,
+    pub(crate) max_members: Option<usize>,
+    /// Bytes of a message's data.
+    pub(crate) max_message: Option<usize>,
+    /// Messages of one connection in a second.
+    pub(crate) publish_rate: Option<u32>,
+    /// For slow readers of a plain topic.
+    pub(crate) slow: Option<SlowConsumer>,
+}
+
+impl Terms {
+    pub(crate) fn kind(&self, config: &Config, topic: &str) -> Kind {
+        self.kind.unwrap_or_else(|| config.kind(topic))
+    }
+}
+
+/// What a connection may do in a topic, and on which terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Grant {
+    pub(crate) rights: Rights,
+    pub(crate) terms: Terms,
+}
+
+impl Rules {
+    /// Everybody who connects may do everything.
+    #[must_use]
+    pub fn open() -> Self {
+        Self { is_open: true, ..Self::closed() }
+    }
+
+    /// Nobody may do anything.
+    pub(crate) fn closed() -> Self {
+        Self {
+            is_open: false,
+            tokens: Tokens::default(),
+            revoked: HashSet::new(),
+            max_sessions: usize::MAX,
+            namespaces: Vec::new(),
+            api_keys: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The file of the rules, and those that it names.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// What a connection may do in a topic.
+    pub(crate) fn grant(&self, identity: Option<&Identity>, topic: &str) -> Grant {
+        if self.is_open {
+            return Grant { rights: Rights::ALL, terms: Terms::default() };
+        }
+        let space = self.namespaces.iter().find(|space| space.topics.matches(topic));
+        let (anyone, users, terms) = space.map_or_else(Default::default, |s| (s.anyone, s.users, s.terms));
+        let rights = identity.map_or(anyone, |identity| anyone | users | identity.rights(topic));
+        Grant { rights, terms }
+    }
+
+    /// Who a token names, at a time since 1970.
+    pub(crate) fn identify(&self, token: &str, now: Duration) -> Result<Arc<Identity>, TokenError> {
+        let identity = token::read(token, &self.tokens.keys, &self.tokens.conditions, now)?;
+        if self.is_revoked(&identity) {
+            return Err(TokenError::Revoked);
+        }
+        Ok(Arc::new(identity))
+    }
+
+    /// Whether the tokens of this user are not accepted any more.
+    pub(crate) fn is_revoked(&self, identity: &Identity) -> bool {
+        identity.user.as_deref().is_some_and(|user| self.revoked.contains(user))
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rules = f.debug_struct("Rules");
+        rules.field("is_open", &self.is_open).field("namespaces", &self.namespaces.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! The HTTP interface.
+
+use crate::bench::{API_KEY, Bench, OTHER_KEY, next, subscribe, token, until};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use tautline::Address;
+
+const RULES: &str = "
+[[namespace]]
+topics = \"*\"
+users = [\"subscribe\", \"presence\"]
+max-message = 1000
+
+[[key]]
+name = \"app\"
+file = \"api.key\"
+scopes = [\"publish\", \"history\", \"presence\", \"users\", \"statistics\"]
+topics = [\"*\"]
+
+[[key]]
+name = \"little\"
+file = \"other.key\"
+scopes = [\"publish\"]
+topics = [\"news:*\"]
+rate = 3
+";
+
+/// A request: the status, and the body as JSON.
+fn request(bench: &Bench, head: &str, body: &str) -> (u16, Value) {
+    let Address::Tcp(address) = bench.server.addresses()[0] else { unreachable!("a TCP address") };
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let request = format!("{head}\r\nHost: hub\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+fn post(bench: &Bench, operation: &str, body: &Value) -> (u16, Value) {
+    let head = format!("POST /api/{operation} HTTP/1.1\r\nAuthorization: Bearer {API_KEY}");
+    request(bench, &head, &body.to_string())
+}
+
+#[test]
+fn messages_reach_topics_histories_and_users() {
+    let bench = Bench::new("", RULES);
+    let mut ann = bench.connect(&token("ann", 60.0, &json!({})));
+    for topic in ["room", "log:a"] {
+        assert!(subscribe(&mut ann, topic).contains("subscribed"));
+    }
+    let (status, answer) = post(&bench, "publish", &json!({ "topic": "room", "data": { "n": 1 } }));
+    assert_eq!((status, &answer["topic"]), (200, &json!("room")));
+    assert!(next(&mut ann).contains(r#""data":{"n":1}"#));
+    let messages: Vec<Value> = (0..5).map(|n| json!({ "topic": "log:a", "data": n })).collect();
+    let (status, answer) = post(&bench, "batch", &json!({ "messages": messages }));
+    assert_eq!((status, answer["published"].as_array().unwrap().len()), (200, 5), "{answer}");
+    for n in 0..5 {
+        assert!(next(&mut ann).contains(&format!(r#""data":{n}"#)));
+    }
+    let after = &answer["published"][1]["offset"];
+    let (status, page) = post(&bench, "history", &json!({ "topic": "log:a", "after": after }));
+    let data: Vec<&Value> = page["messages"].as_array().unwrap().iter().map(|entry| &entry["data"]).collect();
+    assert_eq!((status, data), (200, vec![&json!(2), &json!(3), &json!(4)]));
+    let mut second = bench.connect(&token("ann", 60.0, &json!({})));
+    subscribe(&mut second, "room");
+    let (status, answer) = post(&bench, "publish", &json!({ "user": "ann", "data": "hello" }));
+    assert_eq!((status, &answer["connections"]), (200, &json!(2)));
+    for socket in [&mut ann, &mut second] {
+        assert_eq!(next(socket), r#"{"type":"direct","data":"hello"}"#);
+    }
+    bench.end();
+}
+
+#[test]
+fn users_are_listed_disconnected_and_revoked() {
+    let bench = Bench::new("", RULES);
+    let (of_ann, of_bob) = (token("ann", 60.0, &json!({})), token("bob", 60.0, &json!({})));
+    let (mut ann, mut bob) = (bench.connect(&of_ann), bench.connect(&of_bob));
+    let member = json!({ "type": "subscribe", "topic": "room", "as": "x" });
+    assert!(crate::ask(&mut ann, &member).contains("subscribed"));
+    subscribe(&mut bob, "room");
+    let (_, presence) = post(&bench, "presence", &json!({ "topic": "room" }));
+    assert_eq!(presence["members"][0][1], json!("ann"), "{presence}");
+    let (_, all) = post(&bench, "connections", &json!({}));
+    assert_eq!(all["number"], json!(2));
+    assert_eq!(post(&bench, "connections", &json!({ "user": "bob" })).1["connections"], json!(1));
+    assert_eq!(post(&bench, "statistics", &json!({})).1["users"], json!(2));
+    assert_eq!(post(&bench, "disconnect", &json!({ "user": "bob" })).0, 200);
+    assert!(until(&mut bob, "4002").contains("the application"));
+    let mut again = bench.connect(&of_bob);
+    assert!(subscribe(&mut again, "room").contains("subscribed"), "it may come again");
+    assert_eq!(post(&bench, "revoke", &json!({ "user": "bob", "seconds": 600 })).0, 200);
+    until(&mut again, "4002");
+    let header = format!("Bearer {of_bob}");
+    assert!(bench.try_connect("/", &[("authorization", &header)]).unwrap_err().contains("401"));
+    let mut late = bench.try_connect("/", &[]).unwrap();
+    assert!(crate::ask(&mut late, &json!({ "type": "token", "token": of_bob })).contains("4004"));
+    assert!(crate::ask(&mut ann, &json!({ "type": "ping" })).contains("pong"), "others go on");
+    bench.end();
+}
+
+#[test]
+fn a_repeated_request_is_done_once() {
+    let bench = Bench::new("", RULES);
+    let named = |name: &str, body: &Value| {
+        let head = "POST /api/publish HTTP/1.1\r\nAuthorization: Bearer";
+        request(&bench, &format!("{head} {API_KEY}\r\nIdempotency-Key: {name}"), &body.to_string())
+    };
+    let body = json!({ "topic": "log:a", "data": 1 });
+    let first = named("a", &body);
+    assert_eq!((first.0, named("a", &body)), (200, first.clone()));
+    assert_eq!(named("a", &json!({ "topic": "log:a", "data": 2 })).1["error"]["code"], json!("other-request"));
+    assert_ne!(named("b", &body), first);
+    assert_eq!(named(&"x".repeat(100), &body).0, 400);
+    let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
+    assert_eq!(page["messages"].as_array().unwrap().len(), 2, "{page}");
+    bench.end();
+}
+
+#[test]
+fn requests_without_right_and_form_are_refused() {
+    let bench = Bench::new("", RULES);
+    let with = |key: &str, operation: &str, body: &str| {
+        request(&bench, &format!("POST /api/{operation} HTTP/1.1\r\nAuthorization: {key}"), body)
+    };
+    let (app, little) = (format!("Bearer {API_KEY}"), format!("Bearer {OTHER_KEY}"));
+    let news = r#"{"topic":"news:a","data":1}"#;
+    let deep = format!(r#"{{"topic":"a","data":{}1{}}}"#, "[".repeat(129), "]".repeat(129));
+    let deepest = format!(r#"{{"topic":"a","data":{}"#, "[".repeat(50_000));
+    let long = format!(r#"{{"topic":"a","data":"{}"}}"#, "x".repeat(2_000));
+    let many = json!({ "messages": vec![json!({ "topic": "a", "data": 1 }); 65] }).to_string();
+    let token = format!("Bearer {}", token("ann", 60.0, &json!({ "*": ["publish"] })));
+    let table: [(&str, &str, &str, u16); 24] = [
+        ("", "publish", news, 401),
+        ("Bearer x", "publish", news, 401),
+        (&format!("{app}0"), "publish", news, 401),
+        (&app[..app.len() - 1], "publish", news, 401),
+        (&token, "publish", news, 401),
+        (&app, "publish", news, 200),
+        (&app, "nothing", "{}", 404),
+        (&app, "../publish", news, 404),
+        (&app, "publish/", news, 404),
+        (&little, "history", r#"{"topic":"log:a"}"#, 403),
+        (&little, "publish", r#"{"topic":"room","data":1}"#, 403),
+        (&little, "publish", r#"{"user":"ann","data":1}"#, 403),
+        (&app, "publish", "", 400),
+        (&app, "publish", "[]", 400),
+        (&app, "publish", r#"{"topic":"a"}"#, 400),
+        (&app, "publish", r#"{"topic":"a","data":1,"histroy":true}"#, 400),
+        (&app, "publish", r#"{"topic":"$presence/room","data":1}"#, 400),
+        (&app, "publish", r#"{"topic":"a\u0000","data":1}"#, 400),
+        (&app, "publish", r#"{"topic":"a","user":"b","data":1}"#, 400),
+        (&app, "publish", &deep, 400),
+        (&app, "publish", &deepest, 400),
+        (&app, "publish", &long, 400),
+        (&app, "batch", &many, 400),
+        (&app, "history", r#"{"topic":"room"}"#, 400),
+    ];
+    for (key, operation, body, expected) in table {
+        let (status, answer) = with(key, operation, body);
+        assert_eq!(status, expected, "{key} {operation} {answer}");
+        if status != 200 {
+            let error = &answer["error"];
+            assert!(error["code"].is_string() && error["remedy"].is_string(), "{operation}: {answer}");
+        }
+    }
+    let get = format!("GET /api/publish HTTP/1.1\r\nAuthorization: {app}");
+    assert_eq!(request(&bench, &get, "").0, 405);
+    let begin = std::time::Instant::now();
+    let often = (0..100).map(|_| with(&little, "publish", news).0).filter(|status| *status == 429).count();
+    assert!(often > 0 || begin.elapsed().as_secs() > 25, "a key has three requests in a second");
+    // Rules without keys have no interface.
+    bench.reload("", "");
+    assert_eq!(with(&app, "publish", news).0, 404);
+    bench.end();
+}

@@ -1,0 +1,214 @@
+//! Rules over loopback: tokens, rights, expiry, and rules that change.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+
+mod api;
+mod bench;
+#[path = "../helpers/mod.rs"]
+mod helpers;
+
+use bench::{Bench, RULES, ask, next, send, subscribe, token, until};
+use helpers::{PATIENCE, client, message, publish, stop, target};
+use serde_json::json;
+use tautline::{ClientConfig, Server, Socket};
+use tautline_hub::{Hub, Rules, Subscribe};
+
+#[test]
+fn without_a_token_only_what_anyone_may() {
+    let bench = Bench::new("", RULES);
+    let mut socket = bench.try_connect("/", &[]).unwrap();
+    assert!(subscribe(&mut socket, "news:a").starts_with(r#"{"type":"subscribed""#));
+    for topic in ["News:a", "news", "log:a", "room", "*", "news\u{ff1a}a", " news:a", "\u{feff}news:a"] {
+        assert!(subscribe(&mut socket, topic).contains("no right to subscribe"), "{topic}");
+    }
+    for topic in ["news:a", "log:a", "room"] {
+        assert!(send(&mut socket, topic).contains("no right to publish"), "{topic}");
+    }
+    let member = json!({ "type": "subscribe", "topic": "news:a", "as": "ann" });
+    assert!(ask(&mut socket, &member).contains("no right to the presence"));
+    let watcher = json!({ "type": "subscribe", "topic": "news:a", "presence": true });
+    assert!(ask(&mut socket, &watcher).contains("no right to the presence"));
+    bench.end();
+}
+
+#[test]
+fn tokens_come_in_header_query_cookie_and_first_message() {
+    let bench = Bench::new("cookie = \"session\"\nquery = \"token\"", RULES);
+    let token = token("ann", 60.0, &json!({ "room:*": ["subscribe", "publish"] }));
+    let mut ways = vec![
+        bench.connect(&token),
+        bench.try_connect(&format!("/?token={token}"), &[]).unwrap(),
+        bench.try_connect("/", &[("cookie", &format!("a=b; session={token}"))]).unwrap(),
+        bench.try_connect("/", &[]).unwrap(),
+    ];
+    let welcome = ask(&mut ways[3], &json!({ "type": "token", "token": token }));
+    assert!(welcome.starts_with(r#"{"type":"welcome","user":"ann""#), "{welcome}");
+    for socket in &mut ways {
+        assert!(subscribe(socket, "room:1").starts_with(r#"{"type":"subscribed""#));
+        assert!(subscribe(socket, "log:a").starts_with(r#"{"type":"subscribed""#));
+        assert!(subscribe(socket, "other").contains("no right to subscribe"));
+        let history = json!({ "type": "subscribe", "topic": "log:a", "after": 0 });
+        assert!(ask(socket, &history).contains("no right to the history"));
+    }
+    let foreign = [("cookie", &*format!("session={token}")), ("origin", "https://evil.example")];
+    assert!(bench.try_connect("/", &foreign).is_err());
+    for bad in ["", "x", &format!("{token}x"), &self::token("ann", -1.0, &json!({}))] {
+        let error = bench.try_connect("/", &[("authorization", &format!("Bearer {bad}"))]).unwrap_err();
+        assert!(error.contains("401"), "{error}");
+    }
+    bench.end();
+}
+
+#[test]
+fn a_required_token_has_to_come_first_and_in_time() {
+    let bench = Bench::new("required = true\nlogin-within = 1", RULES);
+    let mut late = bench.try_connect("/", &[]).unwrap();
+    assert!(subscribe(&mut late, "news:a").contains("needs a token"));
+    assert!(until(&mut late, "4003").contains("no token came"));
+    let mut forged = bench.try_connect("/", &[]).unwrap();
+    let said = ask(&mut forged, &json!({ "type": "token", "token": "a.b.c" }));
+    assert!(said.contains("4004"), "{said}");
+    let mut good = bench.try_connect("/", &[]).unwrap();
+    let welcome = ask(&mut good, &json!({ "type": "token", "token": token("ann", 60.0, &json!({})) }));
+    assert!(welcome.contains("welcome"), "{welcome}");
+    assert!(subscribe(&mut good, "news:a").contains("subscribed"));
+    bench.end();
+}
+
+#[test]
+fn a_client_is_asked_for_a_fresh_token_and_closed_without_one() {
+    let bench = Bench::new("refresh-before = 3600", RULES);
+    let grants = json!({ "room": ["subscribe"], "hall": ["subscribe"] });
+    let mut socket = bench.connect(&token("ann", 2.0, &grants));
+    assert!(until(&mut socket, r#"{"type":"token""#).contains("expires"));
+    subscribe(&mut socket, "room");
+    subscribe(&mut socket, "hall");
+    // A fresh one with fewer rights ends the rest.
+    let fewer = token("ann", 3.0, &json!({ "hall": ["subscribe"] }));
+    let welcome = ask(&mut socket, &json!({ "type": "token", "token": fewer }));
+    assert!(welcome.contains("welcome"), "{welcome}");
+    let ended = until(&mut socket, "unsubscribed");
+    assert!(ended.contains(r#""topic":"room""#) && ended.contains("no right"), "{ended}");
+    assert!(until(&mut socket, "4001").contains("expired"));
+    // One of another user is none.
+    let mut other = bench.connect(&token("ann", 60.0, &grants));
+    let said = ask(&mut other, &json!({ "type": "token", "token": token("bob", 60.0, &grants) }));
+    assert!(said.contains("welcome") || said.contains(r#""type":"token""#) || said.contains("4004"), "{said}");
+    until(&mut other, "4004");
+    bench.end();
+}
+
+#[test]
+fn rules_that_change_end_subscriptions_and_revoked_users() {
+    let bench = Bench::new("", RULES);
+    let mut anyone = bench.try_connect("/", &[]).unwrap();
+    let grants = json!({ "room": ["subscribe", "publish"] });
+    let mut ann = bench.connect(&token("ann", 600.0, &grants));
+    let mut bob = bench.connect(&token("bob", 600.0, &grants));
+    for socket in [&mut ann, &mut bob] {
+        assert!(subscribe(socket, "room").contains("subscribed"));
+        assert!(subscribe(socket, "log:a").contains("subscribed"));
+        assert!(subscribe(socket, "news:a").contains("subscribed"));
+    }
+    assert!(subscribe(&mut anyone, "news:a").contains("subscribed"));
+    assert!(send(&mut bob, "log:a").contains("offset"));
+    bench.reload("", "");
+    assert!(until(&mut anyone, "unsubscribed").contains("no right to subscribe"));
+    for _ in 0..2 {
+        assert!(!until(&mut ann, "unsubscribed").contains("room"), "the token gives it");
+        assert!(!until(&mut bob, "unsubscribed").contains("room"), "the token gives it");
+    }
+    assert!(send(&mut bob, "log:a").contains("no right to publish"), "resolved rights are resolved anew");
+    assert!(send(&mut ann, "room").contains("published"));
+    until(&mut ann, "message");
+    let file = bench.folder.join("hub.toml");
+    std::fs::write(&file, "revoked = [\"bob\"]\n[tokens]\nsecrets = [\"secret\"]\n").unwrap();
+    bench.hub.set_rules(Rules::load(&file).unwrap());
+    assert!(until(&mut bob, "4002").contains("revoked"));
+    let fresh = token("bob", 600.0, &grants);
+    assert!(bench.try_connect("/", &[("authorization", &format!("Bearer {fresh}"))]).is_err());
+    assert!(send(&mut ann, "room").contains("published"), "others go on");
+    bench.end();
+}
+
+#[test]
+fn a_topic_that_changes_its_kind_ends_and_begins_anew() {
+    let space = |kind: &str| {
+        format!("[[namespace]]\ntopics = \"t\"\nkind = \"{kind}\"\nanyone = [\"subscribe\", \"publish\"]\n")
+    };
+    let bench = Bench::new("", &space("plain"));
+    let mut socket = bench.try_connect("/", &[]).unwrap();
+    assert!(!subscribe(&mut socket, "t").contains("offset"));
+    bench.reload("", &space("history"));
+    assert!(until(&mut socket, "unsubscribed").contains("kind"));
+    assert!(until_subscribed(&mut socket).contains("offset"));
+    assert!(send(&mut socket, "t").contains("offset"));
+    bench.reload("", &space("plain"));
+    assert!(until(&mut socket, "unsubscribed").contains("kind"));
+    assert!(!until_subscribed(&mut socket).contains("offset"));
+    bench.end();
+}
+
+fn until_subscribed(socket: &mut Socket) -> String {
+    socket.text(&json!({ "type": "subscribe", "topic": "t" }).to_string()).unwrap();
+    until(socket, r#"{"type":"subscribed""#)
+}
+
+#[test]
+fn namespaces_bound_messages_and_members() {
+    let bench = Bench::new(
+        "",
+        "[[namespace]]\ntopics = \"a\"\nanyone = [\"publish\", \"subscribe\", \"presence\"]\nmax-message = 10\nmax-members = 1\n\
+         [[namespace]]\ntopics = \"b\"\nanyone = [\"publish\"]\npublish-rate = 2\n",
+    );
+    let mut socket = bench.try_connect("/", &[]).unwrap();
+    let long = json!({ "type": "publish", "topic": "a", "data": "x".repeat(20) });
+    assert!(ask(&mut socket, &long).contains("longer"));
+    let publications: Vec<String> = (0..60).map(|_| send(&mut socket, "b")).collect();
+    let refused = publications.iter().filter(|answer| answer.contains("more messages in a second")).count();
+    assert!(refused > 0, "60 messages are more than two a second for all the time of a test");
+    let member = json!({ "type": "subscribe", "topic": "a", "as": "one" });
+    assert!(ask(&mut socket, &member).contains("subscribed"));
+    let mut other = bench.try_connect("/", &[]).unwrap();
+    assert!(ask(&mut other, &member).contains("too many members"));
+    bench.end();
+}
+
+#[test]
+fn members_have_the_name_of_their_user_and_users_few_connections() {
+    let bench = Bench::new("", "[limits]\nsessions-per-user = 2\n");
+    let grants = json!({ "room": ["subscribe", "presence"] });
+    let mut watcher = bench.connect(&token("watcher", 60.0, &grants));
+    ask(&mut watcher, &json!({ "type": "subscribe", "topic": "room", "presence": true }));
+    let mut ann = bench.connect(&token("ann", 60.0, &grants));
+    ask(&mut ann, &json!({ "type": "subscribe", "topic": "room", "as": "bob" }));
+    assert!(until(&mut watcher, "join").contains(r#""name":"ann""#));
+    let mut second = bench.connect(&token("ann", 60.0, &grants));
+    assert!(subscribe(&mut second, "room").contains("subscribed"));
+    let mut third = bench.connect(&token("ann", 60.0, &grants));
+    assert!(next(&mut third).contains("4005"));
+    drop(ann);
+    // A place is free once the hub has seen the end of another.
+    let begin = std::time::Instant::now();
+    loop {
+        let mut again = bench.connect(&token("ann", 60.0, &grants));
+        again.text(&json!({ "type": "ping" }).to_string()).unwrap();
+        if next(&mut again).contains("pong") {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    bench.end();
+}
+
+#[test]
+fn an_open_hub_lets_everybody_do_everything() {
+    let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(1).beside_others(true);
+    let server = server.start(Hub::default().handlers()).unwrap();
+    let one = client(&server);
+    helpers::subscribe(&one, "log:a", Subscribe::default().as_member("x").after(0, None));
+    publish(&client(&server), "log:a", None, "1");
+    assert_eq!(message(&one).data, "1");
+    let mut socket = Socket::connect(target(&server), ClientConfig::default(), tautline::Config::default()).unwrap();
+    assert!(ask(&mut socket, &json!({ "type": "token", "token": "x" })).contains("takes no tokens"));
+    stop(server);
+}
