@@ -15,6 +15,8 @@ mod failure;
 mod feed;
 mod files;
 mod generate;
+mod http_tls;
+mod hub;
 mod keeper;
 mod load;
 mod local;
@@ -87,6 +89,7 @@ enum Command {
     Probe(probe::Arguments),
     Load(Box<load::Arguments>),
     Feed(feed::Arguments),
+    Hub(hub::Arguments),
     Bench(bench::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
@@ -139,6 +142,7 @@ fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
         Command::Probe(arguments) => probe::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Feed(arguments) => feed::run(arguments),
+        Command::Hub(arguments) => hub::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -22,6 +22,7 @@ mod offload;
 mod pages;
 mod privilege;
 mod proxied;
+mod rules;
 mod signals;
 #[cfg(feature = "files")]
 mod site;
@@ -55,6 +56,7 @@ use gate::Gate;
 use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
 use privilege::{Needs, PrivilegeArguments, Reach};
+use rules::RulesArguments;
 use signal_hook::iterator::{Handle, Signals};
 use signals::Obedient;
 use std::num::NonZeroU32;
@@ -85,7 +87,7 @@ use venue::VenueArguments;
 ///
 /// SIGINT and SIGTERM close all connections cleanly within --drain seconds; a second signal stops the server at once. SIGUSR1
 /// prints counters on standard error, and so does the end. SIGHUP reloads certificates, and so does a change of their files.
-/// Without certificates it changes nothing.
+/// It reloads the rules of a hub, too. Without any of these it changes nothing.
 ///
 /// SIGUSR2 (`taut upgrade`) starts the program at the same path again, which takes the connections over.
 #[derive(Debug, clap::Args)]
@@ -100,6 +102,7 @@ Examples:
   taut serve --plain --unix /run/taut.sock
   taut serve --plain --files public               also the files of a folder, over HTTP
   taut serve --app market --stages                market data, and the stages of received messages
+  taut serve --listen :443 --acme hub.example --app hub --rules hub.toml
   taut serve --plain --app venue --like kraken    a simulated venue, for clients of market data
   taut serve --stages --dashboard                 also live figures at https://localhost:8444/
   taut serve --admin localhost:9100               also metrics at http://localhost:9100/metrics")]
@@ -122,6 +125,8 @@ pub(crate) struct Arguments {
     files: Option<PathBuf>,
     #[command(flatten)]
     broker: BrokerArguments,
+    #[command(flatten)]
+    hub_rules: RulesArguments,
     #[command(flatten)]
     venue: VenueArguments,
     /// Messages per second of `--app feed`.
@@ -407,6 +412,7 @@ fn prepare(
 ) -> Result<PreparedServer, Failure> {
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
+    let hub = arguments.hub_rules.apply(hub)?;
     let server = match bridge {
         Some(bridge) => server.bridge(bridge),
         None => server,
@@ -457,6 +463,8 @@ impl Arguments {
         let LoopArguments { driver, shards, .. } = &self.loops;
         self.check_unix_mode()?;
         let is_local = self.is_local(&sockets)?;
+        let served = self.served(&sockets)?;
+        self.hub_rules.check(self.app == App::Hub, &served)?;
         config.upgrade.origins = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
         let server = Server::new(tls).driver(driver.config()?).config(config).shards(*shards);
         let takes_over = sockets.predecessor.is_some();
@@ -532,10 +540,16 @@ impl Arguments {
             return Err(Failure::failed("it was asked to stop"));
         }
         let (quiet, told) = (self.with_parent, supervisor);
+        let rules = self.hub_rules.live();
+        if rules.is_on() {
+            let watched = rules.clone();
+            gate.spawn("rules", move || watched.watch())?;
+        }
         let obedient = Obedient {
             stop,
             files,
             access,
+            rules,
             #[cfg(feature = "proxy")]
             front: self.front.clone(),
             supervisor: told,
@@ -558,7 +572,8 @@ impl Arguments {
         let Some(files) = self.static_files()? else { return Ok(make) };
         let pages = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
         let pages = is_local.then_some(pages);
-        let site = move |number| site::Site { app: make(number), files: files.clone(), pages: pages.clone() };
+        let has_api = self.app == App::Hub;
+        let site = move |number| site::Site { app: make(number), files: files.clone(), has_api, pages: pages.clone() };
         Ok(Box::new(move |number| Box::new(site(number))))
     }
 
@@ -581,7 +596,7 @@ impl Arguments {
         #[cfg(feature = "proxy")]
         files.extend(self.front.iter().flat_map(front::Front::paths));
         Needs {
-            files,
+            files: files.into_iter().chain(self.hub_rules.paths()).collect(),
             reach: self.reach(self.tls.acme.is_on()),
             state: self.tls.acme.folder(),
             folder,
@@ -623,13 +638,18 @@ impl Arguments {
 
     /// Whether browsers reach the server on this machine only.
     fn is_local(&self, sockets: &Sockets) -> Result<bool, Failure> {
+        self.served(sockets).map(|served| pages::are_local(&served))
+    }
+
+    /// The addresses that the server serves, with those that others pass.
+    fn served(&self, sockets: &Sockets) -> Result<Vec<Address>, Failure> {
         // A predecessor passes sockets without a word of who has opened them.
         let of_first = sockets.predecessor.as_ref().and_then(|_| supervisor::passed_to_first());
         let own = || sockets.listening.iter().map(activation::address).collect::<std::io::Result<Vec<_>>>();
         let is_passed = of_first.is_some() || !sockets.listening.is_empty();
         let passed = of_first.map_or_else(own, Ok);
         let passed = passed.map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
-        Ok(pages::are_local(self.addresses(is_passed).iter().chain(&passed)))
+        Ok(self.addresses(is_passed).into_iter().chain(passed).collect())
     }
 
     /// Whether the server confines its access to files, and with it that of threads which it starts later.

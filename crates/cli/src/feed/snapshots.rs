@@ -1,12 +1,10 @@
 //! Snapshots by HTTP.
 
 use crate::failure::Failure;
-use std::sync::Arc;
+use crate::http_tls;
 use std::time::Duration;
-use tautline::layers::tls::pem;
 use tautline::{Proxy, ProxyKind, Roots};
 use tautline_feed::Fetch;
-use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, ProxyProtocol};
 
 /// The time that a snapshot may take: less than that of a feed, which is 10 s.
@@ -22,14 +20,7 @@ pub(super) struct Snapshots(Agent);
 impl Snapshots {
     /// Trusts the authorities that the connections trust, and takes their proxy.
     pub(super) fn new(roots: &Roots, proxy: Option<&Proxy>) -> Result<Self, Failure> {
-        let tls = TlsConfig::builder().provider(TlsProvider::Rustls);
-        let tls = tls.unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-        let tls = match roots {
-            Roots::DangerNone => tls.disable_verification(true),
-            Roots::Pem(pem) => tls.root_certs(certificates(pem)?),
-            _ => tls.root_certs(platform()),
-        };
-        let config = Agent::config_builder().timeout_global(Some(TIME)).tls_config(tls.build());
+        let config = Agent::config_builder().timeout_global(Some(TIME)).tls_config(http_tls::config(roots)?);
         let config = config.proxy(proxy.map(through).transpose()?);
         Ok(Self(config.user_agent(concat!("taut/", env!("CARGO_PKG_VERSION"))).build().new_agent()))
     }
@@ -46,16 +37,6 @@ fn through(proxy: &Proxy) -> Result<ureq::Proxy, Failure> {
         None => built,
     };
     built.build().map_err(|error| Failure::usage(format!("the proxy cannot be used for snapshots: {error}")))
-}
-
-fn certificates(content: &[u8]) -> Result<RootCerts, Failure> {
-    let sections = pem::certificates(content, "authorities").map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(RootCerts::Specific(Arc::new(sections.iter().map(|one| Certificate::from_der(&one.der).to_owned()).collect())))
-}
-
-fn platform() -> RootCerts {
-    let found = rustls_native_certs::load_native_certs().certs;
-    RootCerts::Specific(Arc::new(found.iter().map(|der| Certificate::from_der(der).to_owned()).collect()))
 }
 
 impl Fetch for Snapshots {

@@ -63,6 +63,7 @@ impl Arguments {
             self.loops.driver.config().map(drop),
             self.check_as_user(|| self.check_folder()),
             self.broker.check(),
+            self.check_as_user(|| self.hub_rules.check(self.app == super::App::Hub, &addresses)),
             VenueArguments::check(self.app == super::App::Venue, self.loops.shards),
             self.admin.token().map(drop),
             self.privilege.check(needs),

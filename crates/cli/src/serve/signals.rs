@@ -6,6 +6,7 @@ use super::access::AccessFile;
 #[cfg(feature = "proxy")]
 use super::front::Front;
 use super::offload;
+use super::rules::HubRules;
 use super::stop::Stop;
 use super::successor::Successor;
 use crate::failure::Failure;
@@ -39,6 +40,8 @@ pub(super) struct Obedient {
     pub(super) access: Option<AccessFile>,
     #[cfg(feature = "proxy")]
     pub(super) front: Option<Front>,
+    /// The rules of the hub.
+    pub(super) rules: HubRules,
     pub(super) supervisor: Supervisor,
     /// Signature time from which handshakes leave their loop.
     pub(super) min_signature: Option<Duration>,
@@ -83,10 +86,11 @@ impl Obedient {
         }
         #[cfg(feature = "proxy")]
         self.front.iter().for_each(Front::reload);
+        self.rules.reload();
         match &self.files {
             // The reloader logs a failure.
             Some(files) => _ = self.handle().reloader().reload_files(files),
-            None if self.access.is_some() || self.has_front() => {}
+            None if self.access.is_some() || self.has_front() || self.rules.is_on() => {}
             None => log::warn!("SIGHUP: there is nothing to reload, since this server has no certificates (--plain)"),
         }
         self.supervisor.ready();

@@ -5,10 +5,12 @@ use tautline::layers::ws::handshake::{authority, is_loopback};
 use tautline::{Chunk, Closed, Conn, Handler, Message, Opening, Origins, Reply, Request, ShardContext, StaticFiles};
 use tautline_lab::loops;
 
-/// Answers plain HTTP with files. WebSockets are the application's.
+/// Answers plain HTTP with files. WebSockets are the application's, and so is the HTTP interface of a hub.
 pub(super) struct Site {
     pub(super) app: loops::App,
     pub(super) files: StaticFiles,
+    /// Whether the application has an HTTP interface.
+    pub(super) has_api: bool,
     /// The pages whose hosts may be served, on a server that only this machine reaches.
     pub(super) pages: Option<Origins>,
 }
@@ -42,6 +44,7 @@ impl Handler for Site {
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
         match request.is_upgrade {
             true => self.app.on_request(request),
+            false if self.has_api && request.http.uri().path().starts_with("/api/") => self.app.on_request(request),
             false if self.is_for_here(request) => self.files.reply(request),
             false => not_for_here(),
         }

@@ -192,3 +192,18 @@ fn a_build_without_brokers_names_the_feature() {
         assert!(said.code == Some(2) && said.err.contains("feature `nats`"), "{said:?}");
     }
 }
+
+#[test]
+fn a_hub_that_others_reach_needs_rules_or_the_word_that_it_is_open() {
+    let home = Home::new();
+    let public = ["--plain", "--app", "hub", "--listen", "0.0.0.0:0"];
+    for command in ["serve", "check"] {
+        let said = home.run(&[&[command][..], &public].concat());
+        assert!(said.code == Some(2) && said.err.contains("--rules") && said.err.contains("--open"), "{said:?}");
+    }
+    let open = home.run(&[&["check"][..], &public, &["--open"]].concat());
+    assert_eq!(open.code, Some(0), "{open:?}");
+    fs::write(home.0.join("hub.toml"), "[[namespce]]\n").unwrap();
+    let said = home.run(&[&["check"][..], &public, &["--rules", "hub.toml"]].concat());
+    assert!(said.code == Some(2) && said.err.contains("hub.toml:1: unknown key `namespce`"), "{said:?}");
+}
