@@ -10,6 +10,9 @@ use tautline::layers::engine::sized::{map_memory, name_memory};
 /// Topics whose rights a connection that publishes keeps. All are forgotten before one more.
 const MOST_TOPICS: usize = 64;
 
+/// A token that a request brought, and whom it names. Kept until the connection opens, which follows at once.
+pub(crate) type Arriving = (Box<str>, Arc<Identity>);
+
 /// Codes with which a hub closes connections.
 pub(crate) mod code {
     /// The token has expired.
@@ -65,18 +68,18 @@ impl Access {
     /// # Errors
     /// The reason why it may not be published.
     pub(crate) fn publish(&mut self, rules: &Rules, topic: &Arc<str>, len: usize) -> Result<Grant, &'static str> {
-        let now = Instant::now();
         if !self.publishes.contains_key(topic) {
             if self.publishes.len() >= MOST_TOPICS {
                 self.forget();
             }
             let grant = rules.grant(self.identity.as_deref(), topic);
-            self.publishes.insert(topic.clone(), Publishing { grant, since: now, messages: 0 });
+            self.publishes.insert(topic.clone(), Publishing { grant, since: Instant::now(), messages: 0 });
             self.names += name_memory(topic);
         }
         let Some(publishing) = self.publishes.get_mut(topic) else { return Err(NO_PUBLISH) };
         check_publish(publishing.grant, len)?;
         if let Some(most) = publishing.grant.terms.publish_rate {
+            let now = Instant::now();
             if now.saturating_duration_since(publishing.since) >= Duration::from_secs(1) {
                 (publishing.since, publishing.messages) = (now, 0);
             }

@@ -29,6 +29,8 @@ pub(crate) const PREFIX: &str = "/api/";
 /// Most messages of a batch, users of a list, and bytes of the name of a request.
 const MOST_BATCH: usize = 64;
 const MOST_USERS: usize = 1_000;
+/// Members of a topic that are listed. Of more only the number is told.
+const MOST_LISTED: usize = 10_000;
 const MOST_REPEAT: usize = 64;
 /// The longest time for which a user is revoked.
 const MOST_REVOKED: u64 = 30 * 24 * 3_600;
@@ -253,8 +255,9 @@ impl HubHandler {
                 hub.log.read(&topic, after.filter(|after| *after > 0), Box::new(done));
             }
             Operation::Presence(topic) => {
-                let members = json!({ "topic": &*topic, "members": hub.presence.list(&topic) });
-                answer.give(Ok(members.to_string()));
+                let number = hub.presence.number(&topic);
+                let members = if number <= MOST_LISTED { hub.presence.list(&topic) } else { Vec::new() };
+                answer.give(Ok(json!({ "topic": &*topic, "number": number, "members": members }).to_string()));
             }
             Operation::Connections(Some(user)) => {
                 let number = hub.sessions.number(&user);

@@ -59,6 +59,8 @@ impl Connected {
 pub(crate) struct Subscription {
     pub(crate) kind: Kind,
     pub(crate) is_member: bool,
+    /// Whether it is the user that is the member.
+    pub(crate) as_user: bool,
     pub(crate) watches: bool,
     /// Its part in what counts for all, in bytes.
     pub(crate) part: u32,
@@ -76,7 +78,7 @@ impl Subscription {
         let followed = if kind == Kind::Plain { 0 } else { FOLLOWED + topic.len() + in_log };
         let member = request.member.as_ref().map_or(0, |name| MEMBER + name.len());
         let part = followed + member + if watches { WATCHED } else { 0 };
-        Self { kind, is_member, watches, part: u32::try_from(part).unwrap_or(u32::MAX) }
+        Self { kind, is_member, as_user: false, watches, part: u32::try_from(part).unwrap_or(u32::MAX) }
     }
 }
 

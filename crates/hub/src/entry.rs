@@ -24,9 +24,6 @@ const RECHECK: u64 = 3;
 /// Connections whose rights are looked at in one turn, when rules have changed.
 const RECHECKS: usize = 512;
 
-/// A token that a request brought, and whom it names. Kept until the connection opens, which follows at once.
-pub(crate) type Arriving = (Box<str>, Arc<Identity>);
-
 impl HubHandler {
     /// Answers a request for a WebSocket by its token.
     pub(crate) fn admit(&mut self, request: &Request<'_>, upgrade: Upgrade) -> Reply {
@@ -189,14 +186,13 @@ impl HubHandler {
         }
     }
 
-    /// A connection with rights has ended.
-    pub(crate) fn leave(&mut self, conn: ConnId, access: &Access) {
-        let Some(user) = access.identity.as_ref().and_then(|identity| identity.user.clone()) else { return };
-        self.hub.sessions.leave(&user);
-        if let Some(conns) = self.users.get_mut(&user) {
+    /// A connection of a user has ended.
+    pub(crate) fn leave(&mut self, conn: ConnId, user: &Arc<str>) {
+        self.hub.sessions.leave(user);
+        if let Some(conns) = self.users.get_mut(user) {
             conns.retain(|other| *other != conn);
             if conns.is_empty() {
-                self.users.remove(&user);
+                self.users.remove(user);
             }
         }
     }

@@ -1,24 +1,24 @@
 //! The hub on one loop.
 
-use crate::access::{check_publish, check_subscription};
+use crate::access::{Arriving, check_subscription};
 use crate::account::Account;
 use crate::config::Kind;
-use crate::connected::{Connected, FOLLOWED, Subscription, texts};
-use crate::entry::Arriving;
+use crate::connected::{Connected, FOLLOWED, Subscription};
 use crate::feed::frame;
-use crate::log::{Append, LogError, Page, Position};
+use crate::log::{LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
-use crate::protocol::{MOST_DEPTH, Object, Request, depth};
+use crate::presence::Who;
+use crate::protocol::{Object, Request};
 use crate::readings::Readings;
 use crate::rules::Rules;
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::{
-    Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Reach, Receipt, Reply, ShardContext, ShardHandle,
+    Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Receipt, Reply, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer,
 };
 
@@ -192,8 +192,11 @@ impl HubHandler {
         // All who have a topic's name share it.
         let known = self.tracks.get_key_value(topic).map(|(name, _)| name.clone());
         let topic = &known.or_else(|| conn.subscribed(topic)).unwrap_or_else(|| topic.clone());
-        let subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
-        if name.is_some_and(|name| !hub.presence.join(topic, &id.to_string(), name, grant.terms.max_members)) {
+        let mut subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
+        subscription.as_user = subscription.is_member && user.is_some();
+        let conn_id = id.to_string();
+        let who = user.as_deref().map_or(Who::Conn(&conn_id), Who::User);
+        if name.is_some_and(|name| !hub.presence.join(topic, &who, name, grant.terms.max_members)) {
             conn.unsubscribe(topic);
             return Err("too many members");
         }
@@ -242,11 +245,13 @@ impl HubHandler {
         client.settle(&mut self.account.bytes);
         self.account.is_changed = true;
         conn.unsubscribe(topic);
-        self.end(id, topic, subscription);
+        let user = self.user(id);
+        self.end(id, topic, subscription, user.as_deref());
     }
 
     /// Ends a subscription, but for that of the loop's own topics.
-    fn end(&mut self, conn: ConnId, topic: &Arc<str>, Subscription { is_member, watches, .. }: Subscription) {
+    fn end(&mut self, conn: ConnId, topic: &Arc<str>, subscription: Subscription, user: Option<&str>) {
+        let Subscription { is_member, as_user, watches, .. } = subscription;
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
             track.settle(&mut self.account.bytes);
@@ -260,7 +265,9 @@ impl HubHandler {
             }
         }
         if is_member {
-            self.hub.presence.leave(topic, &conn.to_string());
+            let conn = conn.to_string();
+            let user = user.filter(|_| as_user);
+            self.hub.presence.leave(topic, &user.map_or(Who::Conn(&conn), Who::User));
         }
         if watches && let Some(watchers) = self.watchers.get_mut(topic) {
             let before = watchers.len();
@@ -283,132 +290,6 @@ impl HubHandler {
         self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
         self.hub.account.feeds.tell(&self.hub.feeds);
         Some(track)
-    }
-
-    fn publish(
-        &mut self,
-        conn: &mut Conn<'_, ()>,
-        topic: &Arc<str>,
-        request: &Request<'_>,
-    ) -> Result<(), &'static str> {
-        let config = &self.hub.config;
-        let data = request.data.ok_or("a message without data")?.get();
-        if depth(data) > MOST_DEPTH {
-            return Err("the data is nested too deeply");
-        }
-        let (key, id) = (request.key.as_deref(), request.id.as_deref());
-        let grant = match self.conns.get_mut(&conn.id()).and_then(|client| client.access.as_mut()) {
-            Some(access) => access.publish(&self.rules, topic, data.len())?,
-            None => {
-                let grant = self.rules.grant(None, topic);
-                check_publish(grant, data.len()).map(|()| grant)?
-            }
-        };
-        let kind = grant.terms.kind(config, topic);
-        if kind == Kind::Plain {
-            let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
-            let message = Outgoing::text(&message);
-            let message = grant.terms.slow.map_or(message, |policy| message.with_policy(policy));
-            let reach = match conn.publish(topic, message) {
-                Reach::ThisHost(reason) if reason != tautline::Withheld::NoBroker => "host",
-                _ => "all",
-            };
-            if let Some(id) = id {
-                conn.text(&Object::new("published").text("id", id).text("reach", reach).end());
-            }
-            return Ok(());
-        }
-        let client = self.conns.entry(conn.id()).or_default();
-        let most_taken = config.max_unanswered.saturating_mul(2);
-        if id.is_some_and(|id| client.taken.as_ref().is_some_and(|taken| taken.contains(id))) {
-            // Its answer comes, or has gone.
-            return Ok(());
-        }
-        if client.blocked_on.as_deref().is_some_and(|first| id != Some(first)) {
-            conn.text(&not_now("an earlier message has to be repeated first", id));
-            return Ok(());
-        }
-        let is_full = client.waiting_bytes >= config.max_unanswered_bytes;
-        if client.waiting.len() >= config.max_unanswered || is_full {
-            if id.is_some() {
-                client.blocked_on = id.map(Into::into);
-                client.begin_repeating(most_taken);
-                client.settle(&mut self.account.bytes);
-                self.account.is_changed = true;
-            }
-            conn.text(&not_now("too many messages wait for the log", id));
-            return Ok(());
-        }
-        client.blocked_on = None;
-        let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
-        if let (Some(taken), Some(id)) = (&mut client.taken, id) {
-            taken.add(id, most_taken);
-        }
-        client.waiting_bytes += data.len();
-        client.waiting_texts += texts(topic, &append);
-        client.waiting.push_back((topic.clone(), append));
-        client.settle(&mut self.account.bytes);
-        self.account.is_changed = true;
-        self.append_next(conn.id());
-        Ok(())
-    }
-
-    /// Gives the log a client's next message, unless it has one.
-    fn append_next(&mut self, conn: ConnId) {
-        let Some(mailbox) = self.mailbox.clone() else { return };
-        let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
-        let Some((topic, append)) = client.waiting.pop_front() else {
-            client.waiting = VecDeque::new();
-            return client.settle(&mut self.account.bytes);
-        };
-        client.waiting_bytes -= append.data.len();
-        client.waiting_texts -= texts(&topic, &append);
-        client.settle(&mut self.account.bytes);
-        client.is_appending = true;
-        let id = append.id.clone();
-        client.appending.clone_from(&id);
-        let done = move |result| mailbox.push(Event::Appended { conn, id, result });
-        self.hub.log.append(&topic, append, Box::new(done));
-    }
-
-    /// Answers a client's message, and goes on with its next one.
-    fn appended(
-        &mut self,
-        shard: &mut ShardContext<'_>,
-        conn: ConnId,
-        id: Option<&str>,
-        result: Result<Position, LogError>,
-    ) {
-        let most_taken = self.hub.config.max_unanswered.saturating_mul(2);
-        let Some(client) = self.conns.get_mut(&conn) else { return };
-        client.is_appending = false;
-        client.appending = None;
-        let answer = match result {
-            Ok(at) => Object::new("published").position(&at).optional("id", id).end(),
-            Err(error @ (LogError::Away | LogError::Full)) => {
-                let mut refused = VecDeque::new();
-                // The client repeats all of them in their order.
-                if id.is_some() {
-                    client.blocked_on = id.map(Into::into);
-                    (client.waiting_bytes, client.waiting_texts) = (0, 0);
-                    refused = std::mem::take(&mut client.waiting);
-                    let again = refused.iter().filter_map(|(_, append)| append.id.as_deref());
-                    client.begin_repeating(most_taken).remove(id.into_iter().chain(again));
-                }
-                for id in refused.iter().filter_map(|(_, append)| append.id.as_deref()) {
-                    shard.send_to(&[conn], Outgoing::text(&not_now(&error.to_string(), Some(id))));
-                }
-                not_now(&error.to_string(), id)
-            }
-            Err(error) => Object::new("error").text("reason", &error.to_string()).optional("id", id).end(),
-        };
-        if id.is_some() {
-            shard.send_to(&[conn], Outgoing::text(&answer));
-        }
-        self.append_next(conn);
-        self.hub.account.log.tell(&*self.hub.log);
-        self.account.is_changed = true;
-        self.tell_memory(shard, conn);
     }
 
     /// Takes events of other threads, as many as a turn may publish. The next turn goes on with the rest.
@@ -708,11 +589,6 @@ fn delivered(
     move |receipt| mailbox.push(Event::Delivered { topic, conn, reading, lags: receipt.sent == 0 })
 }
 
-/// The answer to a message that may be repeated.
-fn not_now(reason: &str, id: Option<&str>) -> String {
-    Object::new("error").text("reason", reason).raw("retry", "true").optional("id", id).end()
-}
-
 /// A request that was not granted.
 struct Refusal {
     reason: &'static str,
@@ -800,11 +676,13 @@ impl Handler for HubHandler {
         let Some(client) = self.conns.remove(&id) else { return };
         self.account.bytes -= client.told;
         shrink_map(&mut self.conns);
-        if let Some(access) = &client.access {
-            self.leave(id, access);
+        let identity = client.access.as_ref().and_then(|access| access.identity.as_ref());
+        let user = identity.and_then(|identity| identity.user.clone());
+        if let Some(user) = &user {
+            self.leave(id, user);
         }
         for (topic, subscription) in client.subscriptions {
-            self.end(id, &topic, subscription);
+            self.end(id, &topic, subscription, user.as_deref());
         }
         self.tell_tables();
     }

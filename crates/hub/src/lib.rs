@@ -47,9 +47,12 @@ mod log;
 mod mailbox;
 mod members;
 mod memory_log;
+#[cfg(test)]
+mod openapi;
 mod pages;
 mod presence;
 mod protocol;
+mod publishing;
 mod readings;
 mod repeats;
 mod rules;

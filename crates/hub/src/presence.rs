@@ -118,6 +118,8 @@ struct Bounds {
 #[derive(Default)]
 struct Room {
     local: Members,
+    /// Connections of the users among these.
+    users: HashMap<Box<str>, u32>,
     others: HashMap<String, Lease>,
     /// All of them, once somebody has asked for them.
     pages: Option<Pages>,
@@ -129,6 +131,12 @@ struct Room {
     listening: Option<Listening>,
     /// Its memory as it was counted, in bytes.
     told: usize,
+}
+
+/// A member: one connection, or all connections of a user.
+pub(crate) enum Who<'w> {
+    Conn(&'w str),
+    User(&'w str),
 }
 
 struct Lease {
@@ -179,26 +187,37 @@ impl Presence {
         rooms.tell();
     }
 
-    /// A member joins. False if there are too many on this host: `most`, or fewer by the configuration.
-    pub(crate) fn join(&self, topic: &Arc<str>, conn: &str, name: &str, most: Option<usize>) -> bool {
-        let id = self.member(conn);
+    /// A member joins: a connection, or a user with the first of some. False if there are too many on this host: `most`, or fewer
+    /// by the configuration.
+    pub(crate) fn join(&self, topic: &Arc<str>, who: &Who<'_>, name: &str, most: Option<usize>) -> bool {
+        let id = self.member(who);
         let mut rooms = lock(&self.rooms);
         let room = rooms.map.entry(topic.clone()).or_default();
+        if room.is_known(who) {
+            return true;
+        }
         let fits = room.local.len() < most.unwrap_or(self.bounds.members).min(self.bounds.members);
         if fits {
             self.open(topic, room);
             self.tell(topic, News { join: Some((id.clone(), name.to_owned())), ..News::default() });
             room.local.insert(&id, name);
             room.joined(topic, &id, name);
+            if let Who::User(user) = who {
+                room.users.insert((*user).into(), 1);
+            }
         }
         rooms.settle(topic);
         fits
     }
 
-    pub(crate) fn leave(&self, topic: &Arc<str>, conn: &str) {
-        let id = self.member(conn);
+    /// A connection leaves, and with the last one its user.
+    pub(crate) fn leave(&self, topic: &Arc<str>, who: &Who<'_>) {
+        let id = self.member(who);
         let mut rooms = lock(&self.rooms);
         let Some(room) = rooms.map.get_mut(topic) else { return };
+        if room.has_others(who) {
+            return;
+        }
         if room.local.remove(&id) {
             self.tell(topic, News { leave: Some(id.clone()), ..News::default() });
             room.left(topic, &id);
@@ -227,6 +246,13 @@ impl Presence {
         let pages = room.frames(topic);
         rooms.settle(topic);
         pages
+    }
+
+    /// The number of all present members, also where there are too many to list.
+    pub(crate) fn number(&self, topic: &str) -> usize {
+        let rooms = lock(&self.rooms);
+        let Some(room) = rooms.map.get(topic) else { return 0 };
+        room.local.len() + room.others.values().map(|lease| lease.members.len()).sum::<usize>()
     }
 
     /// All present members, with their names. Those of other hosts are known while this host has members or watchers.
@@ -285,8 +311,11 @@ impl Presence {
         !ended.is_empty()
     }
 
-    fn member(&self, conn: &str) -> String {
-        format!("{}/{conn}", self.host)
+    fn member(&self, who: &Who<'_>) -> String {
+        match who {
+            Who::Conn(conn) => format!("{}/{conn}", self.host),
+            Who::User(user) => format!("{}/user:{user}", self.host),
+        }
     }
 
     fn tell(&self, topic: &str, news: News) {
@@ -317,6 +346,27 @@ fn tell(bridge: &Bridge, topic: &str, news: &News) {
 }
 
 impl Room {
+    /// Whether the user is a member already, with one connection more now.
+    fn is_known(&mut self, who: &Who<'_>) -> bool {
+        let Who::User(user) = who else { return false };
+        let Some(number) = self.users.get_mut(*user) else { return false };
+        *number += 1;
+        true
+    }
+
+    /// Whether the user stays a member, with one connection less now.
+    fn has_others(&mut self, who: &Who<'_>) -> bool {
+        let Who::User(user) = who else { return false };
+        let Some(number) = self.users.get_mut(*user) else { return false };
+        *number -= 1;
+        let stays = *number > 0;
+        if !stays {
+            self.users.remove(*user);
+            shrink_map(&mut self.users);
+        }
+        stays
+    }
+
     fn is_unused(&self) -> bool {
         self.local.is_empty() && self.watchers.is_empty()
     }
@@ -328,6 +378,8 @@ impl Room {
         // The topic's name is that of a subscription.
         size_of::<Self>()
             + self.local.memory()
+            + map_memory(&self.users)
+            + self.users.keys().map(|user| user.len()).sum::<usize>()
             + map_memory(&self.others)
             + hosts.sum::<usize>()
             + self.watchers.capacity() * size_of::<Arc<Mailbox>>()

@@ -34,6 +34,11 @@ impl Scope {
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         NAMES.into_iter().map(|(name, _)| name)
     }
+
+    #[cfg(test)]
+    pub(crate) fn name(self) -> &'static str {
+        NAMES.into_iter().find_map(|(name, scope)| (scope == self).then_some(name)).unwrap_or_default()
+    }
 }
 
 /// A key.

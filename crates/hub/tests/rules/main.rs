@@ -201,6 +201,34 @@ fn members_have_the_name_of_their_user_and_users_few_connections() {
 }
 
 #[test]
+fn a_user_joins_with_the_first_connection_and_leaves_with_the_last() {
+    let bench = Bench::new("", "");
+    let grants = json!({ "room": ["subscribe", "presence"] });
+    let mut watcher = bench.connect(&token("watcher", 60.0, &grants));
+    ask(&mut watcher, &json!({ "type": "subscribe", "topic": "room", "presence": true }));
+    let member = json!({ "type": "subscribe", "topic": "room", "as": "x" });
+    let of_ann = token("ann", 60.0, &grants);
+    let (mut first, mut second) = (bench.connect(&of_ann), bench.connect(&of_ann));
+    assert!(ask(&mut first, &member).contains("subscribed"));
+    assert!(ask(&mut second, &member).contains("subscribed"));
+    // Again on one connection is no second one.
+    assert!(ask(&mut second, &member).contains("subscribed"));
+    assert!(until(&mut watcher, "join").contains("/user:ann"));
+    assert!(ask(&mut first, &json!({ "type": "unsubscribe", "topic": "room" })).contains("unsubscribed"));
+    let mut bob = bench.connect(&token("bob", 60.0, &grants));
+    assert!(ask(&mut bob, &member).contains("subscribed"));
+    let next = until(&mut watcher, "user:");
+    assert!(
+        next.contains(r#""type":"join""#) && next.contains("/user:bob"),
+        "the second connection of ann is there: {next}"
+    );
+    drop(second);
+    let next = until(&mut watcher, "user:");
+    assert!(next.contains(r#""type":"leave""#) && next.contains("/user:ann"), "{next}");
+    bench.end();
+}
+
+#[test]
 fn an_open_hub_lets_everybody_do_everything() {
     let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(1).beside_others(true);
     let server = server.start(Hub::default().handlers()).unwrap();

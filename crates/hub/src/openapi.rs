@@ -1,0 +1,105 @@
+//! The description of the HTTP interface in OpenAPI (`docs/hub-api.json`), made of the routes and compared with the file.
+
+use crate::api::ROUTES;
+use crate::rules::Scope;
+use serde_json::{Map, Value, json};
+
+/// A text that can be a name, of at most this many bytes.
+fn name(most: u32) -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": most })
+}
+
+/// The body of an operation, and its answer.
+fn schemas(operation: &str) -> (Value, Value) {
+    let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+    let answer = |required: &[&str]| json!({ "type": "object", "required": required });
+    let (topic, user) = (name(256), name(128));
+    let to_topic = object(json!({ "topic": topic, "key": name(256), "data": {} }), &["topic", "data"]);
+    let to_user = object(json!({ "user": user, "data": {} }), &["user", "data"]);
+    let message = json!({ "oneOf": [to_topic, to_user] });
+    match operation {
+        "publish" => (message, answer(&[])),
+        "batch" => {
+            let messages = json!({ "type": "array", "minItems": 1, "maxItems": 64, "items": message });
+            (object(json!({ "messages": messages }), &["messages"]), answer(&["published"]))
+        }
+        "history" => {
+            let after = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+            (object(json!({ "topic": topic, "after": after }), &["topic"]), answer(&["messages", "upto"]))
+        }
+        "presence" => (object(json!({ "topic": topic }), &["topic"]), answer(&["topic", "members"])),
+        "connections" => (object(json!({ "user": user }), &[]), answer(&[])),
+        "disconnect" => (object(json!({ "user": user }), &["user"]), answer(&["user", "connections"])),
+        "revoke" => {
+            let seconds = json!({ "type": "integer", "minimum": 0, "maximum": 2_592_000 });
+            (object(json!({ "user": user, "seconds": seconds }), &["user", "seconds"]), answer(&["user"]))
+        }
+        _ => (object(json!({}), &[]), answer(&["users", "log_bytes", "feeds_bytes"])),
+    }
+}
+
+/// One operation.
+fn operation(path: &str, scope: Scope) -> Value {
+    let (body, answer) = schemas(path);
+    let json = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let mut responses = Map::new();
+    responses.insert("200".to_owned(), json!({ "description": "done", "content": json(answer) }));
+    let errors = [
+        ("400", "the body or a name in it is wrong"),
+        ("401", "no key"),
+        ("403", "a scope or topic that the key has not"),
+        ("405", "the method is not POST"),
+        ("409", "a request with this Idempotency-Key is being done"),
+        ("410", "the history after that offset is not kept"),
+        ("413", "the body is too long"),
+        ("422", "another request had this Idempotency-Key"),
+        ("429", "too many requests of the key"),
+        ("503", "the log is away"),
+    ];
+    for (status, description) in errors {
+        let content = json(json!({ "$ref": "#/components/schemas/Error" }));
+        let plain = status == "413";
+        let response = if plain {
+            json!({ "description": description })
+        } else {
+            json!({ "description": description, "content": content })
+        };
+        responses.insert(status.to_owned(), response);
+    }
+    let repeat = json!({ "name": "Idempotency-Key", "in": "header", "required": false,
+        "schema": { "type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$" } });
+    json!({
+        "operationId": path,
+        "description": format!("Needs the scope `{}`.", scope.name()),
+        "parameters": [repeat],
+        "requestBody": { "required": true, "content": json(body) },
+        "responses": responses,
+    })
+}
+
+fn document() -> Value {
+    let paths = ROUTES.map(|(path, scope)| (format!("/api/{path}"), json!({ "post": operation(path, scope) })));
+    let text = json!({ "type": "string" });
+    let error = json!({ "type": "object", "required": ["code", "reason", "remedy"],
+        "properties": { "code": text, "reason": text, "remedy": text } });
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "HTTP interface of a Tautline hub", "version": "1", "license": { "name": "MIT OR Apache-2.0" } },
+        "paths": paths.into_iter().collect::<Map<_, _>>(),
+        "components": {
+            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Error": { "type": "object", "required": ["error"], "properties": { "error": error } } },
+        },
+        "security": [{ "key": [] }],
+    })
+}
+
+#[test]
+fn the_file_describes_the_operations() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hub-api.json");
+    let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+    if std::env::var_os("TAUTLINE_WRITE").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), text, "write it anew by TAUTLINE_WRITE=1");
+}

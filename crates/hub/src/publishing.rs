@@ -1,0 +1,145 @@
+//! Messages of clients on their way to subscribers or the log.
+
+use crate::access::check_publish;
+use crate::config::Kind;
+use crate::connected::texts;
+use crate::handler::HubHandler;
+use crate::log::{Append, LogError, Position};
+use crate::mailbox::Event;
+use crate::protocol::{MOST_DEPTH, Object, Request, depth};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tautline::{Conn, ConnId, Outgoing, Reach, ShardContext};
+
+impl HubHandler {
+    pub(crate) fn publish(
+        &mut self,
+        conn: &mut Conn<'_, ()>,
+        topic: &Arc<str>,
+        request: &Request<'_>,
+    ) -> Result<(), &'static str> {
+        let config = &self.hub.config;
+        let data = request.data.ok_or("a message without data")?.get();
+        if depth(data) > MOST_DEPTH {
+            return Err("the data is nested too deeply");
+        }
+        let (key, id) = (request.key.as_deref(), request.id.as_deref());
+        let grant = match self.conns.get_mut(&conn.id()).and_then(|client| client.access.as_mut()) {
+            Some(access) => access.publish(&self.rules, topic, data.len())?,
+            None => {
+                let grant = self.rules.grant(None, topic);
+                check_publish(grant, data.len()).map(|()| grant)?
+            }
+        };
+        let kind = grant.terms.kind(config, topic);
+        if kind == Kind::Plain {
+            let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
+            let message = Outgoing::text(&message);
+            let message = grant.terms.slow.map_or(message, |policy| message.with_policy(policy));
+            let reach = match conn.publish(topic, message) {
+                Reach::ThisHost(reason) if reason != tautline::Withheld::NoBroker => "host",
+                _ => "all",
+            };
+            if let Some(id) = id {
+                conn.text(&Object::new("published").text("id", id).text("reach", reach).end());
+            }
+            return Ok(());
+        }
+        let client = self.conns.entry(conn.id()).or_default();
+        let most_taken = config.max_unanswered.saturating_mul(2);
+        if id.is_some_and(|id| client.taken.as_ref().is_some_and(|taken| taken.contains(id))) {
+            // Its answer comes, or has gone.
+            return Ok(());
+        }
+        if client.blocked_on.as_deref().is_some_and(|first| id != Some(first)) {
+            conn.text(&not_now("an earlier message has to be repeated first", id));
+            return Ok(());
+        }
+        let is_full = client.waiting_bytes >= config.max_unanswered_bytes;
+        if client.waiting.len() >= config.max_unanswered || is_full {
+            if id.is_some() {
+                client.blocked_on = id.map(Into::into);
+                client.begin_repeating(most_taken);
+                client.settle(&mut self.account.bytes);
+                self.account.is_changed = true;
+            }
+            conn.text(&not_now("too many messages wait for the log", id));
+            return Ok(());
+        }
+        client.blocked_on = None;
+        let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
+        if let (Some(taken), Some(id)) = (&mut client.taken, id) {
+            taken.add(id, most_taken);
+        }
+        client.waiting_bytes += data.len();
+        client.waiting_texts += texts(topic, &append);
+        client.waiting.push_back((topic.clone(), append));
+        client.settle(&mut self.account.bytes);
+        self.account.is_changed = true;
+        self.append_next(conn.id());
+        Ok(())
+    }
+
+    /// Gives the log a client's next message, unless it has one.
+    fn append_next(&mut self, conn: ConnId) {
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
+        let Some((topic, append)) = client.waiting.pop_front() else {
+            client.waiting = VecDeque::new();
+            return client.settle(&mut self.account.bytes);
+        };
+        client.waiting_bytes -= append.data.len();
+        client.waiting_texts -= texts(&topic, &append);
+        client.settle(&mut self.account.bytes);
+        client.is_appending = true;
+        let id = append.id.clone();
+        client.appending.clone_from(&id);
+        let done = move |result| mailbox.push(Event::Appended { conn, id, result });
+        self.hub.log.append(&topic, append, Box::new(done));
+    }
+
+    /// Answers a client's message, and goes on with its next one.
+    pub(crate) fn appended(
+        &mut self,
+        shard: &mut ShardContext<'_>,
+        conn: ConnId,
+        id: Option<&str>,
+        result: Result<Position, LogError>,
+    ) {
+        let most_taken = self.hub.config.max_unanswered.saturating_mul(2);
+        let Some(client) = self.conns.get_mut(&conn) else { return };
+        client.is_appending = false;
+        client.appending = None;
+        let answer = match result {
+            Ok(at) => Object::new("published").position(&at).optional("id", id).end(),
+            Err(error @ (LogError::Away | LogError::Full)) => {
+                let mut refused = VecDeque::new();
+                // The client repeats all of them in their order.
+                if id.is_some() {
+                    client.blocked_on = id.map(Into::into);
+                    (client.waiting_bytes, client.waiting_texts) = (0, 0);
+                    refused = std::mem::take(&mut client.waiting);
+                    let again = refused.iter().filter_map(|(_, append)| append.id.as_deref());
+                    client.begin_repeating(most_taken).remove(id.into_iter().chain(again));
+                }
+                for id in refused.iter().filter_map(|(_, append)| append.id.as_deref()) {
+                    shard.send_to(&[conn], Outgoing::text(&not_now(&error.to_string(), Some(id))));
+                }
+                not_now(&error.to_string(), id)
+            }
+            Err(error) => Object::new("error").text("reason", &error.to_string()).optional("id", id).end(),
+        };
+        if id.is_some() {
+            shard.send_to(&[conn], Outgoing::text(&answer));
+        }
+        self.append_next(conn);
+        self.hub.account.log.tell(&*self.hub.log);
+        self.account.is_changed = true;
+        self.tell_memory(shard, conn);
+    }
+}
+
+/// The answer to a message that may be repeated.
+fn not_now(reason: &str, id: Option<&str>) -> String {
+    Object::new("error").text("reason", reason).raw("retry", "true").optional("id", id).end()
+}
