@@ -51,7 +51,7 @@ use access::AccessFile;
 use admin::AdminArguments;
 use broker::BrokerArguments;
 use deadlines::DeadlineArguments;
-use proxied::FrontArguments;
+use proxied::ProxiedArguments;
 use gate::Gate;
 use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
@@ -152,7 +152,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     loops: LoopArguments,
     #[command(flatten)]
-    front: FrontArguments,
+    proxied: ProxiedArguments,
     #[command(flatten)]
     deadlines: DeadlineArguments,
     #[command(flatten)]
@@ -704,7 +704,7 @@ impl Arguments {
         if let Some(bytes) = loops.memory_budget {
             config.limits.memory = bytes;
         }
-        self.front.apply(&mut config);
+        self.proxied.apply(&mut config);
         self.deadlines.apply(&mut config)?;
         let cpus = cpus()?.len();
         config.slow_turn = config.slow_turn.map(|most| most * sharing(loops.shards, cpus));

@@ -5,7 +5,7 @@ use tautline::{Config, ForwardedHeader, Prefix};
 /// The proxies that tell where a client comes from.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Proxies in front")]
-pub(super) struct FrontArguments {
+pub(super) struct ProxiedArguments {
     /// Proxies whose connections begin with a header of the PROXY protocol, version 1 or 2: an address, a network such as
     /// 10.0.0.0/8, or `unix` for Unix sockets. Connections of others are reset. May be repeated.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
@@ -22,7 +22,7 @@ pub(super) struct FrontArguments {
     forwarded_header: ForwardedHeader,
 }
 
-impl FrontArguments {
+impl ProxiedArguments {
     pub(super) fn apply(&self, config: &mut Config) {
         config.front.proxy_protocol_from = self.proxy_protocol_from.iter().copied().collect();
         config.front.others_without_header = self.others_without_header;
