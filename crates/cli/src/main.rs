@@ -64,6 +64,7 @@ Examples:
   taut connect wss://localhost:8443/        talk to it
   taut probe wss://localhost:8443/          look at it, and say what is wrong
   taut load wss://localhost:8443/           measure it
+  taut proxy --to http://127.0.0.1:3000     put a server of any kind behind TLS
   taut feed binance btcusdt@depth           follow the market data of a venue
   taut bench                                measure this machine, in under two minutes
   taut doctor                               report the machine's features and a suitable command

@@ -410,6 +410,10 @@ fn prepare(
     is_local: bool,
     gate: &mut Gate,
 ) -> Result<PreparedServer, Failure> {
+    #[cfg(feature = "proxy")]
+    if let Some(front) = &arguments.front {
+        return front.prepare(server, arguments.tls.engine());
+    }
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
     let hub = arguments.hub_rules.apply(hub)?;
@@ -429,8 +433,6 @@ fn prepare(
     });
     #[cfg(feature = "files")]
     let make = arguments.with_files(make, is_local)?;
-    #[cfg(feature = "proxy")]
-    let make = arguments.front.as_ref().map_or(make, front::Front::application);
     #[cfg(not(feature = "files"))]
     let _ = is_local;
     let prepared = loops::prepare_server(server, arguments.stages.is_some(), make)?;
@@ -611,7 +613,7 @@ impl Arguments {
     fn reach(&self, orders: bool) -> Reach {
         #[cfg(feature = "proxy")]
         if let Some(front) = &self.front {
-            return front.reach();
+            return front.reach(orders);
         }
         Reach { internet: orders, unix: false }
     }
@@ -714,6 +716,10 @@ impl Arguments {
             (false, deflate) => deflate.then(DeflateConfig::default),
         };
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
+        #[cfg(feature = "proxy")]
+        if self.front.is_some() {
+            config.raw = true;
+        }
         Ok(config)
     }
 }

@@ -130,7 +130,8 @@ fn expects_the_signal(process: i32) -> bool {
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     let catches = |signal: Signal| caught >> (signal.as_raw() - 1) & 1 == 1;
     let all = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
-    let is_server = || all.into_iter().all(catches) && has_argument(process, b"serve") && has_thread(process, "output");
+    let serves = || has_argument(process, b"serve") || has_argument(process, b"proxy");
+    let is_server = || all.into_iter().all(catches) && serves() && has_thread(process, "output");
     catches(Signal::USR2) && (name(process) == "taut" || is_server())
 }
 

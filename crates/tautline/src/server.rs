@@ -77,6 +77,12 @@ impl<E: EngineChoice> Server<E> {
         Self { tls: tls.into(), plan, adopts: false }
     }
 
+    /// Takes another engine, with the configuration of TLS that it has.
+    pub fn with_engine<F: EngineChoice>(self, engine: F) -> Server<F> {
+        let Self { tls: Tls { config, .. }, plan, adopts } = self;
+        Server { tls: Tls { engine, config }, plan, adopts }
+    }
+
     /// Sets the driver. Default: [epoll](DriverConfig::default).
     pub fn driver(mut self, driver: impl Into<DriverConfig>) -> Self {
         self.plan.driver = driver.into();

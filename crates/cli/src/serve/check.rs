@@ -1,6 +1,8 @@
 //! `taut check`: all that `taut serve` would read and open, without a server.
 
 use super::Arguments;
+#[cfg(feature = "proxy")]
+use super::front;
 use super::venue::VenueArguments;
 use crate::failure::Failure;
 use crate::output;
@@ -11,6 +13,8 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+#[cfg(feature = "proxy")]
+use std::path::PathBuf;
 use tautline::layers::tls::Engine as _;
 use tautline::{Address, EngineChoice, EngineKind, ServerConfig, Then};
 
@@ -26,8 +30,13 @@ const DENIED: &str = "Permission denied";
 #[command(after_help = "\
 Examples:
   taut check --cert cert.pem --key key.pem
+  taut check taut.toml                            the configuration of a `taut proxy`
   taut check --listen 0.0.0.0:443 --cert cert.pem --key key.pem --harden && systemctl reload taut")]
 pub(crate) struct CheckArguments {
+    /// Configuration of `taut proxy` to check, instead of the options of `taut serve`.
+    #[cfg(feature = "proxy")]
+    #[arg(value_name = "CONFIG", conflicts_with_all = ["Arguments", "TlsArguments", "LoopArguments", "DeadlineArguments", "AdminArguments"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     serve: Arguments,
 }
@@ -38,7 +47,12 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
             "--user: only root can try the files as {user}, so they are tried as the present user"
         ));
     }
-    let mut faults: Vec<Failure> = arguments.serve.faults();
+    #[cfg(feature = "proxy")]
+    let of_file =
+        arguments.config.as_deref().map(|path| front::server_of(path, &arguments.serve.privilege)).transpose()?;
+    #[cfg(not(feature = "proxy"))]
+    let of_file: Option<Arguments> = None;
+    let mut faults: Vec<Failure> = of_file.as_ref().unwrap_or(&arguments.serve).faults();
     match faults.pop() {
         None => output::print("the files and options can be used\n"),
         Some(last) => {

@@ -1,7 +1,6 @@
 //! `taut proxy`: a server whose application passes requests on to others.
 
 use super::admin::AdminArguments;
-use super::deadlines::DeadlineArguments;
 use super::gate::Gate;
 use super::listen::{Listen, listen, unix_mode};
 use super::privilege::{PrivilegeArguments, Reach};
@@ -15,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tautline_lab::loops;
+use tautline::layers::tls::mixed::Kind;
+use tautline::{EngineChoice, Fused, Plain, PreparedServer, Server, Then, TlsEngine};
+use tautline_proxy::edge::Edge;
 use tautline_proxy::health::Checks;
 use tautline_proxy::plan::Place;
 use tautline_proxy::{Live, Plan, config};
@@ -62,8 +63,6 @@ pub(crate) struct ProxyArguments {
     #[command(flatten)]
     loops: LoopArguments,
     #[command(flatten)]
-    deadlines: DeadlineArguments,
-    #[command(flatten)]
     privilege: PrivilegeArguments,
     /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
     #[arg(long)]
@@ -85,6 +84,7 @@ impl ProxyArguments {
             Some(path) => Source::File(path.clone()),
             None => Source::Servers(self.to.clone()),
         };
+        self.refuse_idle_options()?;
         let plan = source.plan(None)?;
         let mut server = bare()?;
         server.listen.clone_from(&self.listen);
@@ -98,12 +98,30 @@ impl ProxyArguments {
         let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
         server.tls.take_certificates(pairs.collect(), plan.plain)?;
         server.loops = self.loops.clone();
-        server.deadlines = self.deadlines.clone();
         server.privilege = self.privilege.clone();
         server.core_dumps = self.core_dumps;
         server.with_parent = self.with_parent;
         server.front = Some(Front::new(source, plan));
         Ok(server)
+    }
+
+    /// Refuses options about messages, which a tunnel passes on as they are.
+    fn refuse_idle_options(&self) -> Result<(), Failure> {
+        let loops = &self.loops;
+        let given = [
+            (loops.max_message.is_some(), "--max-message"),
+            (loops.deflate || loops.deflate_takeover, "--deflate"),
+            (!loops.subprotocol.is_empty(), "--subprotocol"),
+            (!loops.origin.is_empty(), "--origin"),
+            (loops.back_in.is_some(), "--back-in"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, "--origin")) => Err(Failure::usage("--origin: write `origins` into a route of the configuration")),
+            Some((_, option)) => Err(Failure::usage(format!(
+                "{option}: a proxy passes messages on as they are, so this is the servers' part: leave it out"
+            ))),
+        }
     }
 }
 
@@ -120,16 +138,43 @@ fn listening(plan: &Plan) -> Result<Vec<Listen>, Failure> {
     plan.listen.iter().map(read).collect()
 }
 
-/// Checks a configuration as `taut proxy` would use it.
-pub(super) fn check_file(path: &Path) -> Result<Arguments, Failure> {
+/// The server of a configuration, to check it.
+pub(super) fn server_of(path: &Path, privilege: &PrivilegeArguments) -> Result<Arguments, Failure> {
     let source = Source::File(path.to_owned());
     let plan = source.plan(None)?;
     let mut server = bare()?;
+    server.privilege = privilege.clone();
     server.listen = listening(&plan)?;
     let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
     server.tls.take_certificates(pairs.collect(), plan.plain)?;
     server.front = Some(Front::new(source, plan));
     Ok(server)
+}
+
+/// The engines of a proxy: one for its clients, and one for servers with TLS. Each choice is a loop of its own in the program.
+#[derive(Clone, Copy)]
+enum Forwarding {
+    Plain,
+    Fused,
+}
+
+impl Forwarding {
+    fn new(engine: TlsEngine) -> Result<Self, Failure> {
+        match engine {
+            TlsEngine::Plain => Ok(Self::Plain),
+            TlsEngine::Fused => Ok(Self::Fused),
+            other => Err(Failure::usage(format!("--tls {other}: `taut proxy` has the engine fused; leave out --tls"))),
+        }
+    }
+}
+
+impl EngineChoice for Forwarding {
+    fn choose<T: Then>(self, then: T) -> T::Output {
+        match self {
+            Self::Plain => then.with(Kind(Plain, Fused)),
+            Self::Fused => then.with(Kind(Fused, Fused)),
+        }
+    }
 }
 
 /// The place that a plan comes from.
@@ -168,10 +213,10 @@ impl Front {
         Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None) }))
     }
 
-    /// The handlers of its loops.
-    pub(super) fn application(&self) -> loops::MakeApp {
+    /// Starts the loops.
+    pub(super) fn prepare(&self, server: Server<TlsEngine>, engine: TlsEngine) -> Result<PreparedServer, Failure> {
         let live = self.0.live.clone();
-        Box::new(move |_| Box::new(tautline_proxy::Edge::new(live.clone())))
+        Ok(server.with_engine(Forwarding::new(engine)?).prepare(move |_| Edge::new(live.clone()))?)
     }
 
     /// Begins the checks of the servers, and the look-out for a change of the file.
@@ -247,11 +292,11 @@ impl Front {
     }
 
     /// The servers that it may connect to. A reload may add others of the same kinds.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self, orders: bool) -> Reach {
         let plan = self.0.live.plan();
         let mut places = plan.backends.iter().flat_map(|backend| &backend.endpoints).map(|endpoint| &endpoint.place);
         let unix = places.clone().any(|place| matches!(place, Place::Unix(_)));
-        Reach { internet: places.any(|place| matches!(place, Place::Tcp { .. })), unix }
+        Reach { internet: orders || places.any(|place| matches!(place, Place::Tcp { .. })), unix }
     }
 }
 

@@ -68,6 +68,12 @@ impl TlsArguments {
         self.acme.check(self.tls)
     }
 
+    /// The engine.
+    #[cfg(feature = "proxy")]
+    pub(super) const fn engine(&self) -> TlsEngine {
+        if self.plain { TlsEngine::Plain } else { self.tls }
+    }
+
     /// Takes the certificates of a configuration, where the options have none.
     #[cfg(feature = "proxy")]
     pub(super) fn take_certificates(&mut self, pairs: Vec<(PathBuf, PathBuf)>, plain: bool) -> Result<(), Failure> {

@@ -24,6 +24,8 @@ mod output;
 mod pages;
 mod privilege;
 mod probe;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod results;
 mod scripts;
 mod serve;

@@ -1,0 +1,222 @@
+//! `taut proxy`: in front of a server of ours and of scripted ones.
+
+use super::tls::{eventually, hang_up};
+use super::{Finished, Home, Served};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+/// A server that answers each request with its own name and the target that it was asked for. Returns its URL.
+fn named(name: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || answer(stream, name));
+        }
+    });
+    url
+}
+
+fn answer(mut stream: TcpStream, name: &str) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let body = format!("{name} {}", head.split(' ').nth(1).unwrap());
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(response.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+impl Home {
+    fn proxy(&self, arguments: &[&str]) -> Served {
+        let mut all = vec!["proxy", "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        let mut child = self.taut(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").map(str::to_owned);
+        let Some(url) = url else { panic!("{:?}", Finished::of(child.wait_with_output().unwrap())) };
+        Served { child: Some(child), url }
+    }
+}
+
+/// A connection that is kept.
+struct Client {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn of(served: &Served) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", served.port().parse().unwrap())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self { reader: BufReader::new(stream.try_clone().unwrap()), stream }
+    }
+
+    /// Returns the status line and the body.
+    fn get(&mut self, target: &str) -> (String, String) {
+        write!(self.stream, "GET {target} HTTP/1.1\r\nHost: app.example\r\n\r\n").unwrap();
+        let (mut status, mut length) = (String::new(), 0);
+        self.reader.read_line(&mut status).unwrap();
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line).unwrap();
+            match line.to_ascii_lowercase().strip_prefix("content-length: ") {
+                Some(count) => length = count.trim().parse().unwrap(),
+                None if line.trim().is_empty() => break,
+                None => {}
+            }
+        }
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body).unwrap();
+        (status.trim().to_owned(), String::from_utf8(body).unwrap())
+    }
+}
+
+/// A client of a WebSocket: writes a line, and reads the echo.
+struct Echo {
+    child: std::process::Child,
+    input: std::process::ChildStdin,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Echo {
+    fn through(home: &Home, arguments: &[&str]) -> Self {
+        let mut all = vec!["connect"];
+        all.extend(arguments);
+        let mut child = home.taut(&all).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    fn echoes(&mut self, text: &str) {
+        writeln!(self.input, "{text}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), text);
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn requests_and_websockets_reach_the_server_behind() {
+    let home = Home::new();
+    let echo = home.serve(&["--plain"]);
+    let proxy = home.proxy(&["--plain", "--to", &echo.url.replace("ws://", "http://")]);
+    Echo::through(&home, &[&proxy.url]).echoes("hello");
+    let web = home.proxy(&["--plain", "--to", &named("web")]);
+    let mut client = Client::of(&web);
+    for target in ["/a", "/b?c=d"] {
+        assert_eq!(client.get(target), ("HTTP/1.1 200 OK".to_owned(), format!("web {target}")));
+    }
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
+fn clients_with_tls_reach_a_server_without() {
+    let home = Home::new();
+    let echo = home.serve(&["--plain"]);
+    let proxy = home.proxy(&["--to", &echo.url.replace("ws://", "http://")]);
+    assert!(proxy.url.starts_with("wss://"), "{}", proxy.url);
+    Echo::through(&home, &[&format!("wss://localhost:{}/", proxy.port())]).echoes("hello");
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
+fn a_server_that_is_down_is_a_502() {
+    let home = Home::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = home.proxy(&["--plain", "--to", &format!("http://{free}")]);
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.get("/").0, "HTTP/1.1 502 Bad Gateway");
+    assert_eq!(client.get("/").0, "HTTP/1.1 502 Bad Gateway", "the connection goes on");
+}
+
+#[test]
+fn a_reload_changes_routes_under_live_connections() {
+    let home = Home::new();
+    let echo = home.serve(&["--plain"]);
+    let (one, two) = (named("one"), named("two"));
+    let config = |api: &str| {
+        format!(
+            "plain = true\n[[route]]\nto = \"echo\"\n[[route]]\npath = \"/api\"\nrewrite = \"/\"\nto = \"api\"\n\
+             [backend.echo]\nservers = [{:?}]\n[backend.api]\nservers = [{api:?}]\n",
+            echo.url.replace("ws://", "http://")
+        )
+    };
+    let file = home.0.join("taut.toml");
+    fs::write(&file, config(&one)).unwrap();
+    let proxy = home.proxy(&["--config", "taut.toml"]);
+    let (mut socket, mut client) = (Echo::through(&home, &[&proxy.url]), Client::of(&proxy));
+    socket.echoes("before");
+    assert_eq!(client.get("/api/x").1, "one /x");
+    fs::write(&file, config(&two)).unwrap();
+    hang_up(&proxy);
+    eventually("the other server", || client.get("/api/x").1 == "two /x");
+    socket.echoes("after");
+    // A fault changes nothing, and the next good file is read by itself.
+    fs::write(&file, config(&one) + "\n[[rout]]\n").unwrap();
+    hang_up(&proxy);
+    assert_eq!(client.get("/api/x").1, "two /x");
+    fs::write(&file, config(&one)).unwrap();
+    eventually("the first server again", || client.get("/api/x").1 == "one /x");
+    socket.echoes("still");
+    drop(socket);
+    let end = proxy.stop();
+    assert_eq!(end.code, Some(0));
+    assert!(end.err.contains("nothing changes") && end.err.contains("did you mean \"route\"?"), "{}", end.err);
+}
+
+#[test]
+fn check_reports_each_fault_of_a_configuration_by_line() {
+    let home = Home::new();
+    let file = home.0.join("taut.toml");
+    fs::write(&file, "plain = true\n[[route]]\nto = \"ap\"\n[backend.app]\nservers = [\"127.0.0.1:1\"]\n").unwrap();
+    let wrong = home.run(&["check", "taut.toml"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    for said in ["taut.toml:3: there is no backend \"ap\": did you mean \"app\"?", "taut.toml:5: "] {
+        assert!(wrong.err.contains(said), "{wrong:?}");
+    }
+    let same = home.run(&["proxy", "--config", "taut.toml"]);
+    assert_eq!((same.code, same.err.contains("taut.toml:3: ")), (Some(2), true), "{same:?}");
+    fs::write(&file, "plain = true\n[[route]]\nto = \"app\"\n[backend.app]\nservers = [\"http://127.0.0.1:1\"]\n")
+        .unwrap();
+    let right = home.run(&["check", "taut.toml"]);
+    assert_eq!((right.code, right.out.as_str()), (Some(0), "the files and options can be used\n"), "{right:?}");
+    assert_eq!(home.run(&["check", "taut.toml", "--plain"]).code, Some(2));
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let home = Home::new();
+    let run = |option: &[&str]| home.run(&[&["proxy", "--plain", "--to", "http://127.0.0.1:1"], option].concat());
+    for (option, said) in [
+        (&["--deflate"][..], "leave it out"),
+        (&["--max-message", "1k"], "leave it out"),
+        (&["--origin", "https://a.example"], "origins"),
+        (&["--config", "x"], "cannot be used with"),
+    ] {
+        let refused = run(option);
+        assert!(refused.code == Some(2) && refused.err.contains(said), "{option:?}: {refused:?}");
+    }
+    assert!(home.run(&["proxy", "--to", "3000"]).err.contains("write http://HOST:PORT"));
+    assert!(home.run(&["proxy"]).err.contains("--config"));
+}
