@@ -56,7 +56,7 @@ pub(super) fn scripts() -> Vec<Script> {
         Script::new(
             GROUP,
             "a header of the PROXY protocol, version 1",
-            vec![Step::Wire([b"PROXY TCP4 127.0.0.9 127.0.0.1 4711 443\r\n", &upgrade("")[..]].concat())],
+            vec![Step::Wire([b"PROXY TCP4 127.0.0.9 127.0.0.1 4711 443\r\n".as_slice(), &upgrade("")].concat())],
             Expect::Status(400),
         )
         .begin(Begin::Tcp)
