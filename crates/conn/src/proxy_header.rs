@@ -78,7 +78,7 @@ pub struct Addresses {
     pub server: Address,
 }
 
-/// What a proxy says of its client's TLS (section 2.2.6).
+/// A proxy's facts of its client's TLS (section 2.2.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyTls {

@@ -500,7 +500,7 @@ fn a_connection_keeps_its_client_and_its_direct_peer() {
         assert!(begun.elapsed() < PATIENCE);
         new.turn(Some(Duration::from_millis(1))).unwrap();
     }
-    // What the client's way takes is counted once, and given back.
+    // The memory of the client's way is counted once, and given back.
     let left = [old, new].map(|mut shard| {
         shard.turn(Some(Duration::ZERO)).unwrap();
         shard.counters().memory_connections

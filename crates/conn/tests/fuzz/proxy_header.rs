@@ -1,4 +1,4 @@
-//! What a proxy says of its client: a header of the PROXY protocol, or a header of a request.
+//! The client, as a proxy names it: in a header of the PROXY protocol, or in a header of a request.
 
 use http::header::{HeaderMap, HeaderValue};
 use tautline_buf::Buf;
