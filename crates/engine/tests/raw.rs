@@ -1,5 +1,5 @@
 //! Raw connections: bytes that the application takes and makes.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod fake;
 

@@ -243,7 +243,7 @@ impl Edge {
     }
 
     /// The connection to a server has ended. `whole` if its last bytes are known to be the last.
-    fn server_ended(&mut self, raw: &mut Raw<'_, Side>, mut server: Box<ServerSide>, whole: bool) {
+    fn server_ended(&mut self, raw: &mut Raw<'_, Side>, mut server: ServerSide, whole: bool) {
         let id = raw.id();
         let mut others = raw.others();
         let Some(client) = server.client else { return self.pool.forget(&server.endpoint, id) };
@@ -288,7 +288,7 @@ impl Edge {
                 }
             }
             Side::Server(server) => {
-                self.server_ended(raw, server, whole);
+                self.server_ended(raw, *server, whole);
                 raw.end();
             }
             tunnel @ Side::Tunnel { partner, .. } => {
@@ -343,7 +343,7 @@ impl Edge {
         match take(raw.state()) {
             Side::Nothing => {}
             Side::Client(exchange) => exchange.server.into_iter().for_each(|server| raw.others().reset(server)),
-            Side::Server(server) => self.server_ended(raw, server, false),
+            Side::Server(server) => self.server_ended(raw, *server, false),
             // Both directions have ended, and the other side knows.
             Side::Tunnel { .. } if matches!(cause, Cause::Finished) => {}
             Side::Tunnel { partner, .. } => raw.others().reset(partner),

@@ -95,10 +95,7 @@ impl<T> Raw<'_, T> {
 
     /// The other raw connections of this loop.
     pub fn others(&mut self) -> Others<'_, T> {
-        let driver = match &mut self.conn.driver {
-            Some(driver) => Some(&mut **driver as &mut dyn Driver),
-            None => None,
-        };
+        let driver = self.conn.driver.as_mut().map(|driver| &mut **driver as &mut dyn Driver);
         Others { slots: &mut *self.slots, driver, shared: self.conn.shared }
     }
 }
@@ -208,10 +205,7 @@ impl<T> Others<'_, T> {
             *parts.dirty = true;
             self.shared.dirty.push(to.token);
         }
-        let driver = match &mut self.driver {
-            Some(driver) => Some(&mut **driver as &mut dyn Driver),
-            None => None,
-        };
+        let driver = self.driver.as_mut().map(|driver| &mut **driver as &mut dyn Driver);
         Some((parts, driver, self.shared))
     }
 }
