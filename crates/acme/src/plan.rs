@@ -227,8 +227,8 @@ impl Plan {
     /// An order has failed, and the authority may have said how long to `wait` (RFC 8555, section 6.6). Returns the pause before
     /// the next order.
     ///
-    /// That wait takes the place of the kind's pause. It is at least that of any failure of an authority, so that one that always
-    /// says a second is not asked each second, and at most a day.
+    /// That wait takes the place of the kind's pause. It counts as a day at most. The pause is never shorter than after other
+    /// failures of an authority, so one that always says a second is not asked each second.
     pub fn fail_for(&mut self, kind: FailureKind, wait: Option<Duration>, now: Time) -> Duration {
         let (mut first, mut longest) = if wait.is_some() { FailureKind::Authority } else { kind }.pauses();
         if let Some(Held { life, .. }) = self.held {

@@ -102,7 +102,7 @@ impl Drop for Candidate {
     }
 }
 
-/// What a socket has to add to the counts.
+/// The counts of one socket that are to be added to those of all.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counted: Option<Counted>,

@@ -64,7 +64,7 @@ impl Context {
         Means { pool: &mut self.pool, keys: &mut self.keys }
     }
 
-    /// What messages that are framed once for many need.
+    /// The unused buffers, and the compressor of messages that are framed once for many.
     pub(super) fn for_many(&mut self) -> (&mut Pool, &mut SharedDeflater) {
         let made = || Box::new(SharedDeflater::new(DeflateConfig::default().level));
         (&mut self.pool, self.deflater.get_or_insert_with(made))
