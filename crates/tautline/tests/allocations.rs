@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use tautline::{Admin, Conn, Kind, Message, Outgoing, Prepared};
+use tautline::{Admin, Conn, Message, Outgoing};
 
 thread_local! {
     /// Allocations of the loop before the message `count`.
@@ -136,14 +136,12 @@ fn a_warm_server_allocates_nothing() {
 /// Messages to another connection of the same loop, between which `one` waits for the answer of the other.
 fn passed_on(over: Over) -> u32 {
     let opened = Arc::new(Mutex::new(Vec::new()));
-    let prepared = Some(Prepared::new(Kind::Binary, &payload(126)));
     let app = counting({
         let opened = opened.clone();
         move |conn, message| {
             let others = opened.lock().unwrap();
             let other = others.iter().copied().find(|id| *id != conn.id()).unwrap();
-            let prepared = prepared.as_ref().filter(|prepared| prepared.payload() == message.data());
-            conn.shard().send_to(&[other], prepared.map_or_else(|| Outgoing::from(&message), Outgoing::prepared));
+            conn.shard().send_to(&[other], Outgoing::from(&message));
         }
     });
     let server = serve(over, config(), app.on_open(move |_, conn| opened.lock().unwrap().push(conn.id())));
