@@ -1,8 +1,8 @@
 //! The place of output: nothing else in this program writes to standard output or standard error.
 //!
-//! Commands print their results with [`print()`], and wait for the reader. Everything else, the log and the [`results`] of
-//! commands that cannot wait included, goes through a bounded queue and a thread, so that no loop ever waits for a descriptor. A queue's lines are written at the end of the
-//! program, unless the descriptor is stuck.
+//! Commands print their results with [`print()`], and wait for the reader. Those whose work goes on meanwhile have
+//! [`results`]. They, the log and everything else go through bounded queues and threads, so that no loop ever waits for a
+//! descriptor. A queue's lines are written at the end of the program, unless the descriptor is stuck.
 
 mod form;
 mod lines;

@@ -1,6 +1,6 @@
 //! Views of binary messages, as the tests of our crate generate them: to the trade, and to best bid and offer.
 
-use crate::sbe_others::{ergo, sbe_gen};
+use crate::sbe_others::{Best, Trade, ergo, sbe_gen};
 use crate::timing::{Decoder, compare};
 
 #[path = "../../../crates/feed/tests/encoded/mod.rs"]
@@ -12,12 +12,6 @@ mod views;
 use tautline_feed::number::Fixed;
 use tautline_feed::sbe::SbeError;
 use views::market::{AnyMessage, BestBidAsk, DepthEvent, TradesEvent};
-
-/// Time, and number, price and quantity of the last trade.
-pub type Trade = (i64, i64, i64, i64);
-
-/// Last update, best bid, best offer.
-pub type Best = (i64, Option<i64>, Option<i64>);
 
 fn trade(event: &TradesEvent<'_>) -> Trade {
     let units = |mantissa, exponent| Fixed { mantissa, exponent }.at(8).unwrap();

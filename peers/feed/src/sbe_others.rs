@@ -12,7 +12,11 @@ mod sbe_gen_views {
     include!(concat!(env!("OUT_DIR"), "/sbe_gen/modules.rs"));
 }
 
-use super::sbe::{Best, Trade};
+/// Time, and number, price and quantity of the last trade.
+pub type Trade = (i64, i64, i64, i64);
+
+/// Last update, best bid, best offer.
+pub type Best = (i64, Option<i64>, Option<i64>);
 
 fn units(mantissa: i64, exponent: i8) -> i64 {
     Fixed { mantissa, exponent }.at(8).unwrap()
