@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const GET: &str = "GET /here HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
 
 /// Sends bytes in pieces, and returns the answer. It is empty if the server resets the connection.
 fn answer(port: &str, bytes: &[u8], piece: usize) -> String {
