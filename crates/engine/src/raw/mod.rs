@@ -1,7 +1,7 @@
 //! Connections whose bytes are the application's: it forwards them, or speaks a protocol of its own.
 //!
 //! The input of a link calls it with a request's head, and with plaintext from then on. A dial calls it once its connection is
-//! secured. The application gets a connection [lent](lent) together with the others of the loop, so that bytes go from one's receive
+//! secured. The application gets a connection lent together with the others of the loop, so that bytes go from one's receive
 //! buffer into another's seal. Its wishes for a connection are granted behind the call.
 
 pub(crate) mod event;
