@@ -35,7 +35,7 @@ Examples:
 pub(crate) struct CheckArguments {
     /// Configuration of `taut proxy` to check, instead of the options of `taut serve`.
     #[cfg(feature = "proxy")]
-    #[arg(value_name = "CONFIG", conflicts_with_all = ["Arguments", "TlsArguments", "LoopArguments", "DeadlineArguments", "AdminArguments"])]
+    #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
     serve: Arguments,
@@ -48,8 +48,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
         ));
     }
     #[cfg(feature = "proxy")]
-    let of_file =
-        arguments.config.as_deref().map(|path| front::server_of(path, &arguments.serve.privilege)).transpose()?;
+    let of_file = arguments.config.as_deref().map(|path| front::server_of(path, &arguments.serve)).transpose()?;
     #[cfg(not(feature = "proxy"))]
     let of_file: Option<Arguments> = None;
     let mut faults: Vec<Failure> = of_file.as_ref().unwrap_or(&arguments.serve).faults();

@@ -138,12 +138,17 @@ fn listening(plan: &Plan) -> Result<Vec<Listen>, Failure> {
     plan.listen.iter().map(read).collect()
 }
 
-/// The server of a configuration, to check it.
-pub(super) fn server_of(path: &Path, privilege: &PrivilegeArguments) -> Result<Arguments, Failure> {
+/// The server of a configuration, to check it with the user and the hardening of these options.
+pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, Failure> {
+    let mut server = bare()?;
+    server.privilege = options.privilege.clone();
+    if format!("{server:?}") != format!("{options:?}") {
+        return Err(Failure::usage(
+            "a configuration is checked with --user and --harden only: leave out the other options",
+        ));
+    }
     let source = Source::File(path.to_owned());
     let plan = source.plan(None)?;
-    let mut server = bare()?;
-    server.privilege = privilege.clone();
     server.listen = listening(&plan)?;
     let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
     server.tls.take_certificates(pairs.collect(), plan.plain)?;
