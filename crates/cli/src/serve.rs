@@ -22,6 +22,9 @@ mod offload;
 mod pages;
 mod privilege;
 mod proxied;
+#[cfg(feature = "proxy")]
+mod proxy;
+mod reach;
 mod rules;
 mod signals;
 #[cfg(feature = "files")]
@@ -36,7 +39,7 @@ mod venue;
 pub(crate) use self::acme::usual_folder as usual_acme_folder;
 pub(crate) use self::check::{CheckArguments, check};
 #[cfg(feature = "proxy")]
-pub(crate) use self::front::ProxyArguments;
+pub(crate) use self::proxy::ProxyArguments;
 use crate::dashboard::{DashboardArguments, Prepared, show_server};
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
@@ -55,7 +58,8 @@ use proxied::ProxiedArguments;
 use gate::Gate;
 use listen::{Listen, listen, unix_mode};
 use offload::OffloadArguments;
-use privilege::{Needs, PrivilegeArguments, Reach};
+use privilege::{Needs, PrivilegeArguments};
+use reach::Reach;
 use rules::RulesArguments;
 use signal_hook::iterator::{Handle, Signals};
 use signals::Obedient;

@@ -5,23 +5,19 @@
 mod backend;
 mod fault;
 mod file;
+mod files;
 mod route;
 
 pub use self::fault::{Fault, Faults};
-use self::fault::{Finder, nearest, unreadable};
+use self::fault::{Finder, unreadable};
 use self::file::File;
+use self::files::{Files, read_file};
 use crate::plan::{Backend, CertificatePaths, Plan};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::StatusCode;
-
-/// The longest file that is read: a configuration, a page or an answer.
-const LONGEST: u64 = 4 << 20;
 
 /// Reads the file of a configuration. Servers that `before` had too keep their counts and health.
 ///
@@ -47,10 +43,9 @@ pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Re
             return Err(finder.fail());
         }
     };
-    let reader =
-        Reader { folder: path.parent().unwrap_or_else(|| Path::new("")), files: RefCell::default(), before, now };
+    let reader = Reader { files: Files::of(path), before, now };
     let mut plan = reader.plan(file, &mut finder);
-    plan.files = reader.files.into_inner();
+    plan.files = reader.files.into_seen();
     finder.finish(plan)
 }
 
@@ -70,9 +65,7 @@ pub fn of_servers(servers: &[String], before: Option<&Plan>, now: Instant) -> Re
 
 /// The place of a configuration, for what it names.
 struct Reader<'p> {
-    folder: &'p Path,
-    /// The files that were read.
-    files: RefCell<Vec<PathBuf>>,
+    files: Files<'p>,
     before: Option<&'p Plan>,
     now: Instant,
 }
@@ -80,8 +73,9 @@ struct Reader<'p> {
 impl Reader<'_> {
     fn plan(&self, file: File, finder: &mut Finder<'_>) -> Plan {
         let certificates = file.certificates.iter();
-        let certificates =
-            certificates.map(|one| CertificatePaths { cert: self.path(&one.cert), key: self.path(&one.key) }).collect();
+        let certificates = certificates
+            .map(|one| CertificatePaths { cert: self.files.path(&one.cert), key: self.files.path(&one.key) })
+            .collect();
         let plain = file.plain.as_ref().is_some_and(|plain| *plain.get_ref());
         let mut plan = Plan {
             listen: file.listen.iter().map(|text| text.get_ref().clone()).collect(),
@@ -108,7 +102,7 @@ impl Reader<'_> {
         for entry in file.route {
             let line = finder.line(&entry.span());
             lines.push(line);
-            route::add(self, entry, &mut plan, &route::Known { backends: &backends, lines: &lines }, finder);
+            route::add(&self.files, entry, &mut plan, &route::Known { backends: &backends, lines: &lines }, finder);
         }
         for route in &plan.routes {
             if let crate::plan::Action::Forward(forward) = &route.action {
@@ -124,46 +118,11 @@ impl Reader<'_> {
                 finder.add(status.span(), format!("{:?} is no status of an error: write 400 to 599", status.get_ref()));
                 continue;
             };
-            if let Some(body) = finder.take(page.span(), self.file(page.get_ref())) {
+            if let Some(body) = finder.take(page.span(), self.files.read(page.get_ref())) {
                 plan.pages.push((status_code, body));
             }
         }
         plan
-    }
-
-    /// The path of a file that the configuration names.
-    fn path(&self, path: &Path) -> PathBuf {
-        self.folder.join(path)
-    }
-
-    fn file(&self, path: &Path) -> Result<Vec<u8>, String> {
-        let path = self.path(path);
-        let bytes = read_file(&path);
-        self.files.borrow_mut().push(path);
-        bytes
-    }
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let cannot =
-        |error: std::io::Error| format!("cannot read {}: {error}; make it readable, or name another", path.display());
-    let mut bytes = Vec::new();
-    fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(cannot)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length <= LONGEST) {
-        Ok(bytes)
-    } else {
-        Err(format!("{} has more than {} MiB: name a shorter file", path.display(), LONGEST >> 20))
-    }
-}
-
-/// A name in place of one that is not known, for the end of a message.
-fn suggestion<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str> + Clone) -> String {
-    match nearest(unknown, names.clone()) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => {
-            let names: Vec<&str> = names.into_iter().collect();
-            if names.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", names.join(", ")) }
-        }
     }
 }
 

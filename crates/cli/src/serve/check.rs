@@ -2,7 +2,7 @@
 
 use super::Arguments;
 #[cfg(feature = "proxy")]
-use super::front;
+use super::proxy;
 use super::venue::VenueArguments;
 use crate::failure::Failure;
 use crate::output;
@@ -48,7 +48,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
         ));
     }
     #[cfg(feature = "proxy")]
-    let of_file = arguments.config.as_deref().map(|path| front::server_of(path, &arguments.serve)).transpose()?;
+    let of_file = arguments.config.as_deref().map(|path| proxy::server_of(path, &arguments.serve)).transpose()?;
     #[cfg(not(feature = "proxy"))]
     let of_file: Option<Arguments> = None;
     let mut faults: Vec<Failure> = of_file.as_ref().unwrap_or(&arguments.serve).faults();

@@ -1,13 +1,8 @@
-//! `taut proxy`: a server whose application passes requests on to others.
+//! The front of other servers: its plan, which a reload replaces, and its loops.
 
-use super::admin::AdminArguments;
 use super::gate::Gate;
-use super::listen::{Listen, listen, unix_mode};
-use super::privilege::{PrivilegeArguments, Reach};
-use super::tls::TlsArguments;
-use super::{Arguments, LoopArguments};
+use super::reach::Reach;
 use crate::failure::Failure;
-use clap::{Args as _, FromArgMatches as _};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,138 +18,6 @@ use tautline_proxy::{Live, Plan, config};
 
 /// Time between two looks at the file. A changed file is read when it has not changed for this time.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Pass HTTP and WebSockets on to the servers behind it.
-///
-/// A configuration (docs/proxy.md) has routes, groups of servers and certificates. --to has the one case of a single group.
-///
-/// SIGHUP reads the configuration again, and so does a change of the file. Live connections keep the routes that they began with.
-/// A file with a fault changes nothing, and each fault is reported with its line. `taut check FILE` reports them before.
-///
-/// Other signals are those of `taut serve`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  taut proxy --to http://127.0.0.1:3000           wss and https at 127.0.0.1:8443, to a server at port 3000
-  taut proxy --listen :443 --cert cert.pem --key key.pem --to http://127.0.0.1:3000
-  taut proxy --plain --listen :8080 --to unix:/run/app.sock
-  taut proxy --config taut.toml --harden")]
-pub(crate) struct ProxyArguments {
-    /// Configuration, TOML.
-    #[arg(long, value_name = "FILE", required_unless_present = "to")]
-    config: Option<PathBuf>,
-    /// Server that gets all requests: http://HOST:PORT or unix:PATH. May be repeated: each gets requests in turn.
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
-    to: Vec<String>,
-    /// Address to listen at, instead of those in the configuration: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all
-    /// interfaces, or unix:PATH. May be repeated.
-    #[arg(long, value_name = "ADDR", value_parser = listen)]
-    listen: Vec<Listen>,
-    /// Mode of the files of Unix sockets, in octal.
-    #[arg(long, value_name = "MODE", value_parser = unix_mode)]
-    unix_mode: Option<u32>,
-    #[command(flatten)]
-    admin: AdminArguments,
-    /// Append a line for each HTTP request and each ended WebSocket to this file; `-` is standard output.
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArguments,
-    #[command(flatten)]
-    loops: LoopArguments,
-    #[command(flatten)]
-    privilege: PrivilegeArguments,
-    /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
-    #[arg(long)]
-    core_dumps: bool,
-    /// End when the process that started this one ends.
-    #[arg(long, hide = true)]
-    with_parent: bool,
-}
-
-impl ProxyArguments {
-    /// Whether the server confines its access to files.
-    pub(crate) const fn confines_files(&self) -> bool {
-        self.privilege.confines_files()
-    }
-
-    /// The server with these options. Reads the configuration.
-    pub(crate) fn server(&self) -> Result<Arguments, Failure> {
-        let source = match &self.config {
-            Some(path) => Source::File(path.clone()),
-            None => Source::Servers(self.to.clone()),
-        };
-        self.refuse_idle_options()?;
-        let plan = source.plan(None)?;
-        let mut server = bare()?;
-        server.listen.clone_from(&self.listen);
-        if server.listen.is_empty() {
-            server.listen = listening(&plan)?;
-        }
-        server.unix_mode = self.unix_mode;
-        server.admin.clone_from(&self.admin);
-        server.access_log.clone_from(&self.access_log);
-        server.tls = self.tls.clone();
-        let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-        server.tls.take_certificates(pairs.collect(), plan.plain)?;
-        server.loops = self.loops.clone();
-        server.privilege = self.privilege.clone();
-        server.core_dumps = self.core_dumps;
-        server.with_parent = self.with_parent;
-        server.front = Some(Front::new(source, plan));
-        Ok(server)
-    }
-
-    /// Refuses options about messages, which a tunnel passes on as they are.
-    fn refuse_idle_options(&self) -> Result<(), Failure> {
-        let loops = &self.loops;
-        let given = [
-            (loops.max_message.is_some(), "--max-message"),
-            (loops.deflate || loops.deflate_takeover, "--deflate"),
-            (!loops.subprotocol.is_empty(), "--subprotocol"),
-            (!loops.origin.is_empty(), "--origin"),
-            (loops.back_in.is_some(), "--back-in"),
-        ];
-        match given.into_iter().find(|(is_given, _)| *is_given) {
-            None => Ok(()),
-            Some((_, "--origin")) => Err(Failure::usage("--origin: write `origins` into a route of the configuration")),
-            Some((_, option)) => Err(Failure::usage(format!(
-                "{option}: a proxy passes messages on as they are, so this is the servers' part: leave it out"
-            ))),
-        }
-    }
-}
-
-/// A server as without any option.
-fn bare() -> Result<Arguments, Failure> {
-    let none = Arguments::augment_args(clap::Command::new("proxy")).try_get_matches_from(["proxy"]);
-    let server = none.and_then(|none| Arguments::from_arg_matches(&none));
-    server.map_err(|error| Failure::failed(format!("the options have no defaults: {error}")))
-}
-
-/// The addresses of a plan.
-fn listening(plan: &Plan) -> Result<Vec<Listen>, Failure> {
-    let read = |text: &String| listen(text).map_err(|how| Failure::usage(format!("listen {text:?}: {how}")));
-    plan.listen.iter().map(read).collect()
-}
-
-/// The server of a configuration, to check it with the user and the hardening of these options.
-pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, Failure> {
-    let mut server = bare()?;
-    server.privilege = options.privilege.clone();
-    if format!("{server:?}") != format!("{options:?}") {
-        return Err(Failure::usage(
-            "a configuration is checked with --user and --harden only: leave out the other options",
-        ));
-    }
-    let source = Source::File(path.to_owned());
-    let plan = source.plan(None)?;
-    server.listen = listening(&plan)?;
-    let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-    server.tls.take_certificates(pairs.collect(), plan.plain)?;
-    server.front = Some(Front::new(source, plan));
-    Ok(server)
-}
 
 /// The engines of a proxy: one for its clients, and one for servers with TLS. Each choice is a loop of its own in the program.
 #[derive(Clone, Copy)]
@@ -184,13 +47,13 @@ impl EngineChoice for Forwarding {
 
 /// The place that a plan comes from.
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     File(PathBuf),
     Servers(Vec<String>),
 }
 
 impl Source {
-    fn plan(&self, before: Option<&Plan>) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self, before: Option<&Plan>) -> Result<Plan, Failure> {
         let now = Instant::now();
         match self {
             Self::File(path) => config::read(path, before, now).map_err(|faults| Failure::usage(faults.to_string())),
@@ -214,7 +77,7 @@ struct Inner {
 }
 
 impl Front {
-    fn new(source: Source, plan: Plan) -> Self {
+    pub(super) fn new(source: Source, plan: Plan) -> Self {
         Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None) }))
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Each part that the kernel lacks is reported as a warning, and the server runs without it.
 
-use super::privilege::Reach;
+use super::reach::Reach;
 use crate::failure::Failure;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,

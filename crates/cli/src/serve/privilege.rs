@@ -2,6 +2,7 @@
 
 #[cfg(feature = "harden")]
 use super::harden;
+use super::reach::Reach;
 use super::user::{User, user};
 use crate::failure::Failure;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -21,15 +22,6 @@ pub(super) struct PrivilegeArguments {
     #[cfg(feature = "harden")]
     #[arg(long)]
     harden: bool,
-}
-
-/// The others that a server connects to once it serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reach {
-    /// Hosts, whose names it looks up.
-    pub(super) internet: bool,
-    /// Sockets of this machine.
-    pub(super) unix: bool,
 }
 
 /// The needs of a server once it serves.

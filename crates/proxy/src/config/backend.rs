@@ -1,8 +1,7 @@
 //! `[backend.NAME]`: a group of servers.
 
-use super::fault::Finder;
+use super::fault::{Finder, suggestion};
 use super::file::{self, Text, Time};
-use super::suggestion;
 use crate::balance::{Balance, Group, Passive, Server};
 use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times};
 use crate::route::{Host, NormalPath};

@@ -117,9 +117,20 @@ fn with_nearest(message: &str) -> String {
 }
 
 /// The nearest of these names, if it is near.
-pub(super) fn nearest<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+fn nearest<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let nearest = names.into_iter().min_by_key(|name| distance(unknown, name))?;
     (distance(unknown, nearest) <= unknown.len().max(4) / 2).then_some(nearest)
+}
+
+/// A name in place of one that is not known, for the end of a message.
+pub(super) fn suggestion<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str> + Clone) -> String {
+    match nearest(unknown, names.clone()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => {
+            let names: Vec<&str> = names.into_iter().collect();
+            if names.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", names.join(", ")) }
+        }
+    }
 }
 
 /// Letters to insert, remove or replace (Levenshtein).

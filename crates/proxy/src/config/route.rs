@@ -1,8 +1,8 @@
 //! `[[route]]`: hosts and a path, and the outcome of their requests.
 
-use super::fault::Finder;
+use super::fault::{Finder, suggestion};
 use super::file::{self, Text};
-use super::{Reader, suggestion};
+use super::files::Files;
 use crate::plan::{Action, Answer, Edits, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
 use crate::route::{Host, HostPattern, NormalPath, PathPattern};
@@ -35,7 +35,7 @@ pub(super) struct Known<'k> {
 
 /// Adds a route to the plan, and its hosts and path to the table.
 pub(super) fn add(
-    reader: &Reader<'_>,
+    files: &Files<'_>,
     entry: Spanned<file::Route>,
     plan: &mut Plan,
     known: &Known<'_>,
@@ -71,7 +71,7 @@ pub(super) fn add(
         finder.take(list.span(), read)
     });
     let (allow, deny) = (prefixes(&route.allow, finder), prefixes(&route.deny, finder));
-    let action = action(reader, &span, route, known, finder);
+    let action = action(files, &span, route, known, finder);
     plan.routes.push(Route { name, path, action, allow, deny, origins });
 }
 
@@ -80,7 +80,7 @@ fn prefixes(list: &[Text], finder: &mut Finder<'_>) -> Vec<Prefix> {
 }
 
 fn action(
-    reader: &Reader<'_>,
+    files: &Files<'_>,
     span: &std::ops::Range<usize>,
     route: file::Route,
     known: &Known<'_>,
@@ -119,7 +119,7 @@ fn action(
         }
         (None, None, Some(answer)) => {
             let at = answer.span();
-            let made = self::answer(reader, answer.into_inner());
+            let made = self::answer(files, answer.into_inner());
             finder.take(at, made).map_or_else(nothing, Action::Answer)
         }
         (None, None, None) => {
@@ -188,14 +188,14 @@ fn redirect(redirect: file::Redirect) -> Result<Action, String> {
     Ok(Action::Redirect { status, to: redirect.to })
 }
 
-fn answer(reader: &Reader<'_>, answer: file::Answer) -> Result<Answer, String> {
+fn answer(files: &Files<'_>, answer: file::Answer) -> Result<Answer, String> {
     let status = StatusCode::from_u16(answer.status).ok().filter(|status| status.as_u16() >= 200);
     let status = status.filter(|status| status.as_u16() <= 599);
     let status = status.ok_or("no answer has this status: write 200 to 599")?;
     let body = match (answer.body, answer.file) {
         (Some(_), Some(_)) => return Err("an answer has one body: keep `body` or `file`".to_owned()),
         (Some(body), None) => body.into_bytes(),
-        (None, Some(file)) => reader.file(&file)?,
+        (None, Some(file)) => files.read(&file)?,
         (None, None) => Vec::new(),
     };
     let content_type = answer.content_type.map(HeaderValue::try_from).transpose();
