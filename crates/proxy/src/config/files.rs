@@ -11,7 +11,7 @@ const LONGEST: u64 = 4 << 20;
 pub(super) struct Files<'p> {
     /// The folder of the configuration.
     folder: &'p Path,
-    /// Those that were read.
+    /// The files that were read.
     seen: RefCell<Vec<PathBuf>>,
 }
 
