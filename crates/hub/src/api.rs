@@ -14,7 +14,7 @@ use crate::protocol::{MOST_DEPTH, Object, depth};
 use crate::repeats::Known;
 use crate::rules::{ApiKey, Rules, Scope, find_key, is_user};
 use crate::shared::Shared;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -51,8 +51,11 @@ pub(crate) const ROUTES: [(&str, Scope); 8] = [
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Publish<'a> {
+    #[serde(default, deserialize_with = "some")]
     topic: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     user: Option<String>,
+    #[serde(default, deserialize_with = "some")]
     key: Option<String>,
     #[serde(borrow)]
     data: &'a RawValue,
@@ -62,22 +65,41 @@ struct Publish<'a> {
 #[serde(deny_unknown_fields)]
 struct Batch<'a> {
     #[serde(borrow)]
-    messages: Vec<Publish<'a>>,
+    messages: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Topic {
     topic: String,
+    #[serde(default, deserialize_with = "whole")]
     after: Option<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct User {
+    #[serde(default, deserialize_with = "some")]
     user: Option<String>,
     /// Seconds for which tokens of the user are refused.
+    #[serde(default, deserialize_with = "whole")]
     seconds: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A text that is there. `null` is none.
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+/// A whole number. JSON may write it with a fraction of zero.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = serde_json::Number::deserialize(deserializer)?.to_string();
+    let digits = text.strip_suffix(".0").unwrap_or(&text);
+    digits.parse().map(Some).map_err(|_| serde::de::Error::custom("no whole number"))
 }
 
 const UNKNOWN_KEY: Fault = Fault::new(
@@ -117,15 +139,21 @@ const BAD_DATA: Fault = Fault::new(
 );
 const TOO_OFTEN: Fault =
     Fault::new(429, "too-many-requests", "the key has more requests in a second than its `rate`", "repeat it later");
+const BAD_REPEAT: Fault = Fault::new(
+    400,
+    "bad-idempotency-key",
+    "the Idempotency-Key is empty, too long or has other characters",
+    "write 1 to 64 visible ASCII characters",
+);
 const RUNNING: Fault =
     Fault::new(409, "running", "a request with this Idempotency-Key is being done", "repeat it for its answer");
 const OTHER: Fault =
-    Fault::new(422, "other-request", "another request had this Idempotency-Key", "take a key for each request");
+    Fault::new(409, "other-request", "another request had this Idempotency-Key", "take a key for each request");
 const AWAY: Fault = Fault::new(503, "log-away", "the log takes no messages now", "repeat it later, with the same key");
 const TOO_LATE: Fault =
     Fault::new(410, "too-late", "messages after that offset are not kept any more", "ask again without `after`");
 const NO_HISTORY: Fault =
-    Fault::new(400, "no-history", "the topic has no history", "name a topic with history or latest values");
+    Fault::new(404, "no-history", "the topic has no history", "name a topic with history or latest values");
 const FULL: Fault = Fault::new(503, "full", "too many users are revoked", "add them to `revoked` in the file of rules");
 
 impl HubHandler {
@@ -154,9 +182,11 @@ impl HubHandler {
         }
         let operation = self.read(name, request.body, key)?;
         let mut repeat = None;
-        if let Some(id) = request.http.headers().get("idempotency-key").and_then(|id| id.to_str().ok()) {
-            if id.is_empty() || id.len() > MOST_REPEAT {
-                return Err(BAD_NAME);
+        if let Some(id) = request.http.headers().get("idempotency-key") {
+            let id = id.to_str().unwrap_or_default();
+            // One that is passed over would have the request done twice.
+            if id.is_empty() || id.len() > MOST_REPEAT || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(BAD_REPEAT);
             }
             let id = format!("{}\n{name}\n{id}", key.name);
             let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(request.body);
@@ -179,7 +209,7 @@ impl HubHandler {
                 if messages.is_empty() || messages.len() > MOST_BATCH {
                     return Err(BAD_BODY);
                 }
-                let messages = messages.into_iter().map(|message| self.message(message, key));
+                let messages = messages.iter().map(|message| self.message(parse(message.get().as_bytes())?, key));
                 Ok(Operation::Publish(messages.collect::<Result<_, _>>()?, true))
             }
             "history" | "presence" => {
@@ -191,7 +221,7 @@ impl HubHandler {
                 let kind = self.rules.grant(None, &topic).terms.kind(&self.hub.config, &topic);
                 if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, after)) }
             }
-            "statistics" => parse::<serde_json::Map<_, _>>(body).map(|_| Operation::Statistics),
+            "statistics" => parse::<Nothing>(body).map(|Nothing {}| Operation::Statistics),
             _ => {
                 let User { user, seconds } = parse(body)?;
                 let fits = |user: &String| is_user(user);
@@ -354,6 +384,10 @@ fn post_next(mut posting: Posting, mut left: VecDeque<Post>, mailbox: &Arc<Mailb
 }
 
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
+    // An array of the members' values would do for the parser, too.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(BAD_BODY);
+    }
     serde_json::from_slice(body).map_err(|_| BAD_BODY)
 }
 

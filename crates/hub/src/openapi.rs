@@ -4,17 +4,20 @@ use crate::api::ROUTES;
 use crate::rules::Scope;
 use serde_json::{Map, Value, json};
 
-/// A text that can be a name, of at most this many bytes.
-fn name(most: u32) -> Value {
-    json!({ "type": "string", "minLength": 1, "maxLength": most })
+/// A text without control characters, of at most this many bytes.
+fn name(most: u32, least: u32, pattern: &str) -> Value {
+    json!({ "type": "string", "minLength": least, "maxLength": most, "pattern": pattern })
 }
+
+const TEXT: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+const TOPIC: &str = "^[^$\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// The body of an operation, and its answer.
 fn schemas(operation: &str) -> (Value, Value) {
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
     let answer = |required: &[&str]| json!({ "type": "object", "required": required });
-    let (topic, user) = (name(256), name(128));
-    let to_topic = object(json!({ "topic": topic, "key": name(256), "data": {} }), &["topic", "data"]);
+    let (topic, user) = (name(256, 1, TOPIC), name(128, 1, TEXT));
+    let to_topic = object(json!({ "topic": topic, "key": name(256, 0, TEXT), "data": {} }), &["topic", "data"]);
     let to_user = object(json!({ "user": user, "data": {} }), &["user", "data"]);
     let message = json!({ "oneOf": [to_topic, to_user] });
     match operation {
@@ -48,11 +51,11 @@ fn operation(path: &str, scope: Scope) -> Value {
         ("400", "the body or a name in it is wrong"),
         ("401", "no key"),
         ("403", "a scope or topic that the key has not"),
+        ("404", "the topic has no history"),
         ("405", "the method is not POST"),
-        ("409", "a request with this Idempotency-Key is being done"),
+        ("409", "a request with this Idempotency-Key is being done, or it was another one"),
         ("410", "the history after that offset is not kept"),
         ("413", "the body is too long"),
-        ("422", "another request had this Idempotency-Key"),
         ("429", "too many requests of the key"),
         ("503", "the log is away"),
     ];

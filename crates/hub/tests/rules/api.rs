@@ -115,7 +115,9 @@ fn a_repeated_request_is_done_once() {
     assert_eq!((first.0, named("a", &body)), (200, first.clone()));
     assert_eq!(named("a", &json!({ "topic": "log:a", "data": 2 })).1["error"]["code"], json!("other-request"));
     assert_ne!(named("b", &body), first);
-    assert_eq!(named(&"x".repeat(100), &body).0, 400);
+    for bad in [&"x".repeat(100), "", "a b", "\u{e9}"] {
+        assert_eq!(named(bad, &body).1["error"]["code"], json!("bad-idempotency-key"), "{bad:?}");
+    }
     let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
     assert_eq!(page["messages"].as_array().unwrap().len(), 2, "{page}");
     bench.end();
@@ -134,7 +136,7 @@ fn requests_without_right_and_form_are_refused() {
     let long = format!(r#"{{"topic":"a","data":"{}"}}"#, "x".repeat(2_000));
     let many = json!({ "messages": vec![json!({ "topic": "a", "data": 1 }); 65] }).to_string();
     let token = format!("Bearer {}", token("ann", 60.0, &json!({ "*": ["publish"] })));
-    let table: [(&str, &str, &str, u16); 24] = [
+    let table: [(&str, &str, &str, u16); 30] = [
         ("", "publish", news, 401),
         ("Bearer x", "publish", news, 401),
         (&format!("{app}0"), "publish", news, 401),
@@ -149,6 +151,12 @@ fn requests_without_right_and_form_are_refused() {
         (&little, "publish", r#"{"user":"ann","data":1}"#, 403),
         (&app, "publish", "", 400),
         (&app, "publish", "[]", 400),
+        (&app, "connections", "[null,null]", 400),
+        (&app, "connections", r#"{"user":null}"#, 400),
+        (&app, "statistics", r#"{"x":1}"#, 400),
+        (&app, "batch", r#"{"messages":[["a",null,null,1]]}"#, 400),
+        (&app, "revoke", r#"{"user":"nobody","seconds":1.0}"#, 200),
+        (&app, "revoke", r#"{"user":"nobody","seconds":1.5}"#, 400),
         (&app, "publish", r#"{"topic":"a"}"#, 400),
         (&app, "publish", r#"{"topic":"a","data":1,"histroy":true}"#, 400),
         (&app, "publish", r#"{"topic":"$presence/room","data":1}"#, 400),
@@ -158,7 +166,7 @@ fn requests_without_right_and_form_are_refused() {
         (&app, "publish", &deepest, 400),
         (&app, "publish", &long, 400),
         (&app, "batch", &many, 400),
-        (&app, "history", r#"{"topic":"room"}"#, 400),
+        (&app, "history", r#"{"topic":"room"}"#, 404),
     ];
     for (key, operation, body, expected) in table {
         let (status, answer) = with(key, operation, body);
