@@ -445,7 +445,6 @@ impl Outbound {
     }
 
     /// The messages that wait, with the means that a later message has to push each out.
-    #[must_use]
     pub fn queued(&self) -> impl Iterator<Item = (&Item, Drops)> {
         self.queue.items()
     }

@@ -86,7 +86,7 @@ fn a_refusal_of_load_says_when_to_come_back() {
         let answer = format!("HTTP/1.1 {status} No\r\nRetry-After: {said}\r\nContent-Length: 2\r\n\r\n{{}}");
         let authority = Authority::new(answer, false);
         let _ = authority.ask();
-        let expected = (wait > 0).then(|| std::time::Duration::from_secs(wait));
+        let expected = (wait > 0).then(|| Duration::from_secs(wait));
         assert_eq!(authority.transport.wait(), expected, "{status} {said}");
     }
 }
