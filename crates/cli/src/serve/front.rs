@@ -19,6 +19,14 @@ use tautline_proxy::{Live, Plan, config};
 /// Time between two looks at the file. A changed file is read when it has not changed for this time.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Files in the folders of authorities, with those to which links there lead.
+const AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/usr/share/ca-certificates/mozilla",
+    "/usr/local/share/ca-certificates/local",
+];
+
 /// The engines of a proxy: one for its clients, and one for servers with TLS. Each choice is a loop of its own in the program.
 #[derive(Clone, Copy)]
 enum Forwarding {
@@ -151,12 +159,15 @@ impl Front {
         }
     }
 
-    /// The files that a reload reads.
+    /// The files that a reload reads, and authorities of the system, by which the loops judge servers with TLS.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        match &self.0.source {
-            Source::File(path) => std::iter::once(path.clone()).chain(self.0.live.plan().files.clone()).collect(),
-            Source::Servers(_) => Vec::new(),
+        let mut paths: Vec<PathBuf> = AUTHORITIES.map(PathBuf::from).to_vec();
+        paths.extend(std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
+        if let Source::File(path) = &self.0.source {
+            paths.push(path.clone());
+            paths.extend(self.0.live.plan().files.clone());
         }
+        paths
     }
 
     /// The servers that it may connect to. A reload may add others of the same kinds.
