@@ -220,3 +220,14 @@ fn options_without_effect_are_refused() {
     assert!(home.run(&["proxy", "--to", "3000"]).err.contains("write http://HOST:PORT"));
     assert!(home.run(&["proxy"]).err.contains("--config"));
 }
+
+#[cfg(feature = "harden")]
+#[test]
+fn a_hardened_proxy_reaches_a_unix_socket() {
+    let home = Home::new();
+    let echo = home.serve(&["--plain", "--unix", "echo.sock"]);
+    let to = format!("unix:{}/echo.sock", home.0.display());
+    let proxy = home.proxy(&["--plain", "--to", &to, "--harden"]);
+    Echo::through(&home, &[&proxy.url]).echoes("hello");
+    assert_eq!((proxy.stop().code, echo.stop().code), (Some(0), Some(0)));
+}
