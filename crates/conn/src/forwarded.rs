@@ -17,7 +17,8 @@ use tautline_io::Address;
 /// There is one, since a proxy that writes one of them passes the other on as the client sent it.
 ///
 /// ```
-/// use tautline_conn::forwarded::ForwardedHeader;
+/// # mod tautline { pub use tautline_conn::forwarded::ForwardedHeader; }
+/// use tautline::ForwardedHeader;
 ///
 /// assert_eq!("forwarded".parse(), Ok(ForwardedHeader::Forwarded));
 /// ```
@@ -44,9 +45,9 @@ impl ForwardedHeader {
     /// An address without a port gets port 0.
     ///
     /// ```
+    /// # mod tautline { pub use tautline_conn::{forwarded::ForwardedHeader, prefixes::Prefixes}; }
     /// use http::HeaderMap;
-    /// use tautline_conn::forwarded::ForwardedHeader;
-    /// use tautline_conn::prefixes::Prefixes;
+    /// use tautline::{ForwardedHeader, Prefixes};
     ///
     /// let trusted = Prefixes::list(&["10.0.0.0/8"])?;
     /// let mut headers = HeaderMap::new();

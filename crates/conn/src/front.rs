@@ -11,8 +11,8 @@ use tautline_io::Address;
 /// Without any, a connection's peer is the client.
 ///
 /// ```
-/// use tautline_conn::front::Front;
-/// use tautline_conn::prefixes::Prefixes;
+/// # mod tautline { pub use tautline_conn::{front::Front, prefixes::Prefixes}; }
+/// use tautline::{Front, Prefixes};
 ///
 /// fn behind_haproxy(front: &mut Front) -> Result<(), String> {
 ///     front.proxy_protocol_from = Prefixes::list(&["10.0.0.0/24", "unix"])?;

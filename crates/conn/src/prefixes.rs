@@ -8,7 +8,8 @@ use tautline_io::Address;
 /// A network of peers: `10.0.0.0/8`, `2001:db8::/32`, one address, or `unix` for all Unix sockets.
 ///
 /// ```
-/// use tautline_conn::prefixes::Prefix;
+/// # mod tautline { pub use tautline_conn::prefixes::Prefix; }
+/// use tautline::Prefix;
 ///
 /// let prefix: Prefix = "10.0.0.0/8".parse()?;
 /// assert!(prefix.contains(&"10.1.2.3:443".parse()?) && !prefix.contains(&"11.1.2.3:443".parse()?));
@@ -97,7 +98,8 @@ impl fmt::Display for Prefix {
 /// Networks of peers, such as those of the proxies before a server.
 ///
 /// ```
-/// use tautline_conn::prefixes::Prefixes;
+/// # mod tautline { pub use tautline_conn::prefixes::Prefixes; }
+/// use tautline::Prefixes;
 ///
 /// let proxies = Prefixes::list(&["10.0.0.0/8", "unix"])?;
 /// assert!(proxies.contain(&"unix:/run/proxy.sock".parse()?));

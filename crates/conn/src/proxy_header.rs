@@ -40,8 +40,10 @@ mod value {
 /// The facts in a header of the PROXY protocol.
 ///
 /// ```
+/// # mod tautline { pub use tautline_conn::proxy_header::ProxyHeader; }
+/// use tautline::ProxyHeader;
 /// use tautline_buf::Buf;
-/// use tautline_conn::proxy_header::{Addresses, ProxyHeader};
+/// use tautline_conn::proxy_header::Addresses;
 ///
 /// let bytes = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\nGET / HTTP/1.1\r\n";
 /// let (header, len) = ProxyHeader::read(bytes)?.unwrap();

@@ -81,7 +81,7 @@ pub trait Outlet {
 pub struct Kept {
     /// When some of them were last taken.
     pub since: Tick,
-    /// Those that were not taken then.
+    /// The bytes that were not taken then.
     pub bytes: usize,
 }
 

@@ -146,7 +146,7 @@ impl HubHandler {
         self.access(conn).map_or(needs_token, |access| access.is_waiting)
     }
 
-    /// What a connection may do in a topic.
+    /// The rights of a connection in a topic.
     pub(crate) fn grant(&mut self, conn: ConnId, topic: &str) -> Grant {
         let rules = self.rules.clone();
         let identity = self.access(conn).and_then(|access| access.identity.as_deref());

@@ -10,7 +10,7 @@ const KEPT: Duration = Duration::from_secs(300);
 /// Most bytes of an answer that is remembered.
 const MOST_ANSWER: usize = 4 << 10;
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// Nothing: it is to be done.

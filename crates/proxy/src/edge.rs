@@ -95,7 +95,7 @@ impl Edge {
         match self.begin(others, client, &mut exchange) {
             Ok(()) => {
                 let is_sent = exchange.server.is_some();
-                put(others, client, Side::Client(exchange));
+                answer::put(others, client, Side::Client(exchange));
                 if is_sent {
                     others.pause(client, false);
                 }
@@ -120,7 +120,7 @@ impl Edge {
         exchange.due = Instant::now() + exchange.backend.times.head;
         *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, client)));
         let mut others = raw.others();
-        put(&mut others, client, Side::Client(exchange));
+        answer::put(&mut others, client, Side::Client(exchange));
         others.pause(client, false);
     }
 
@@ -165,7 +165,7 @@ impl Edge {
                 Ok(Some(whole)) => whole,
                 Ok(None) => {
                     *raw.state() = Side::Server(server);
-                    put(&mut raw.others(), client, Side::Client(exchange));
+                    answer::put(&mut raw.others(), client, Side::Client(exchange));
                     return bytes.len();
                 }
                 Err(error) => {
@@ -206,7 +206,7 @@ impl Edge {
             }
             Ok(_) => {
                 *raw.state() = Side::Server(server);
-                put(&mut raw.others(), client, Side::Client(exchange));
+                answer::put(&mut raw.others(), client, Side::Client(exchange));
                 bound(raw, client, waits);
             }
             Err(flaw) => {
@@ -504,12 +504,6 @@ fn take_exchange(others: &mut Others<'_, Side>, client: ConnId) -> Option<Box<Ex
             *state = other;
             None
         }
-    }
-}
-
-fn put(others: &mut Others<'_, Side>, client: ConnId, side: Side) {
-    if let Some(state) = others.state(client) {
-        *state = side;
     }
 }
 

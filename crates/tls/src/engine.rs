@@ -345,11 +345,11 @@ pub enum Content {
 ///
 /// ```
 /// use tautline_buf::Buf;
-/// use tautline_tls::{Content, Session, plain};
+/// use tautline_tls::{Session, plain};
 ///
 /// let (mut wire, mut scratch, mut out) = (*b"hello", Buf::new(), Buf::new());
 /// let opened = plain::Session.open(&mut wire, &mut scratch, &mut out)?;
-/// let Content::Data(plain) = opened.content else { panic!("no data") };
+/// let tautline_tls::Content::Data(plain) = opened.content else { panic!("no data") };
 /// assert_eq!(plain.range, 0..5);
 /// assert_eq!(plain.bytes(&mut wire, &mut scratch), b"hello");
 /// # Ok::<(), tautline_tls::Error>(())

@@ -50,7 +50,11 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("nats", &["tautline", "hub"], &["dev-cert"]),
     ("probe", &["tautline"], &["dev-cert"]),
     ("proxy", &["tautline"], &["dev-cert"]),
-    ("cli", &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "proxy", "replicas", "venue"], &["testkit"]),
+    (
+        "cli",
+        &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "proxy", "replicas", "venue"],
+        &["testkit"],
+    ),
 ];
 
 /// Checks the manifest of every crate, and that every row of the table has a crate.

@@ -37,7 +37,7 @@ fn header(bytes: &[u8]) {
     }
     let mut out = Buf::new();
     header.write_v1(&mut out);
-    let (again, len) = ProxyHeader::read(out.filled()).expect("a line that was written").expect("a whole line");
+    let (again, len) = ProxyHeader::read(out.filled()).unwrap().unwrap();
     assert_eq!(len, out.len());
     assert!(again.client().is_none() || again.client() == header.client() || !is_ipv4(&header));
 }
@@ -52,7 +52,7 @@ fn is_ipv4(header: &ProxyHeader) -> bool {
 
 /// Whatever lines a client sends, the address that its proxy appends in a line of its own is the client.
 fn forwarded(header: ForwardedHeader, (name, entry): (&'static str, &'static str), bytes: &[u8]) {
-    let trusted = Prefixes::list(&["10.0.0.0/8", "unix"]).expect("networks");
+    let trusted = Prefixes::list(&["10.0.0.0/8", "unix"]).unwrap();
     let peer = tautline_io::Address::UnixUnnamed;
     let mut headers = HeaderMap::new();
     for line in bytes.split(|&byte| byte == b'\n').take(100) {
@@ -66,6 +66,6 @@ fn forwarded(header: ForwardedHeader, (name, entry): (&'static str, &'static str
     headers.append(name, HeaderValue::from_static(entry));
     let client = header.client(&headers, &peer, &trusted).map(|client| client.to_string());
     assert_eq!(client.as_deref(), Some("192.0.2.7:0"));
-    let stranger = "192.0.2.1:1".parse().expect("an address");
+    let stranger = "192.0.2.1:1".parse().unwrap();
     assert_eq!(header.client(&headers, &stranger, &trusted), None);
 }

@@ -18,7 +18,6 @@
 mod context;
 mod ending;
 mod event;
-mod front;
 mod input;
 mod output;
 mod state;

@@ -17,8 +17,8 @@ use tautline_io::Driver;
 /// one send at the end of the turn.
 ///
 /// ```
-/// use tautline_engine::{Conn, Handler, Raw, Request};
-/// use tautline_ws::Message;
+/// # mod tautline { pub use {tautline_engine::{Conn, Handler, Raw, Request}, tautline_ws::Message}; }
+/// use tautline::{Conn, Handler, Message, Raw, Request};
 ///
 /// /// Sends back the bytes that follow a request's head. `Config::raw` must be set.
 /// struct Mirror;

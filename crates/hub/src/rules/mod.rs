@@ -1,4 +1,4 @@
-//! Who may do what: tokens, namespaces of topics, and the file that has both.
+//! The rights of clients: tokens, namespaces of topics, and the file that has both.
 //!
 //! Nothing in here knows connections. A hub resolves the rights of a connection when it subscribes, and keeps them.
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// What a connection may do in a topic.
+/// The rights of a connection in a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights(u8);
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tautline::{Origins, SlowConsumer};
 
-/// Who may do what in a hub. Read from a file by [`Rules::load`].
+/// The rights of all clients of a hub. Read from a file by [`Rules::load`].
 ///
 /// ```
 /// use tautline_hub::{Config, Hub, Rules};
@@ -83,7 +83,7 @@ pub(crate) struct Namespace {
     pub(crate) terms: Terms,
 }
 
-/// What holds for the messages and members of a topic, whoever it is.
+/// The limits for the messages and members of a topic, for all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Terms {
     /// `None`: by the prefix of the topic's name.
@@ -103,7 +103,7 @@ impl Terms {
     }
 }
 
-/// What a connection may do in a topic, and on which terms.
+/// The rights of a connection in a topic, and their terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grant {
     pub(crate) rights: Rights,
@@ -136,7 +136,7 @@ impl Rules {
         &self.files
     }
 
-    /// What a connection may do in a topic.
+    /// The rights of a connection in a topic.
     pub(crate) fn grant(&self, identity: Option<&Identity>, topic: &str) -> Grant {
         if self.is_open {
             return Grant { rights: Rights::ALL, terms: Terms::default() };
@@ -147,7 +147,7 @@ impl Rules {
         Grant { rights, terms }
     }
 
-    /// Who a token names, at a time since 1970.
+    /// The user that a token names, at a time since 1970.
     pub(crate) fn identify(&self, token: &str, now: Duration) -> Result<Arc<Identity>, TokenError> {
         let identity = token::read(token, &self.tokens.keys, &self.tokens.conditions, now)?;
         if self.is_revoked(&identity) {

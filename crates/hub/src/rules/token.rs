@@ -31,7 +31,7 @@ struct Claims {
     topics: BTreeMap<String, Vec<String>>,
 }
 
-/// Who a connection is, by its token.
+/// The user of a connection, by its token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Identity {
     /// `None` for a token that names rights and no user.

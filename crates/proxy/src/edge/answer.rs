@@ -1,13 +1,13 @@
 //! The heads of responses, on their way to the client.
 
-use super::{Exchange, ServerSide, Side, put};
+use super::{Exchange, ServerSide, Side};
 use crate::forward::head::{remove_hop_by_hop, write_switching};
 use crate::forward::{Body, Flaw, Form, Framing};
 use tautline::ConnId;
 use tautline::http::header::SET_COOKIE;
 use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
-use tautline::layers::engine::Raw;
+use tautline::layers::engine::{Others, Raw};
 use tautline::layers::ws::handshake::{Framing as Written, Reply as Shape, write_response_head};
 
 /// Writes the head of a response to the client. Returns its body, which follows.
@@ -69,4 +69,10 @@ pub(super) fn join(raw: &mut Raw<'_, Side>, client: ConnId, exchange: Box<Exchan
     put(&mut others, client, Side::Tunnel { partner: own, heard: true, lease, backend });
     // It may have sent messages ahead.
     others.pause(client, false);
+}
+
+pub(super) fn put(others: &mut Others<'_, Side>, client: ConnId, side: Side) {
+    if let Some(state) = others.state(client) {
+        *state = side;
+    }
 }

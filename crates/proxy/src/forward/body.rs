@@ -252,7 +252,7 @@ mod tests {
             prop_assert_eq!(&plain, &(clean.clone(), behind.len(), true));
             let (again, left, whole) = pass(Framing::Chunked, Form::AsIs, &wire, step).unwrap();
             prop_assert_eq!((left, whole), (behind.len(), true));
-            // What comes out has neither extensions nor trailers, and is the same body.
+            // The result has neither extensions nor trailers, and is the same body.
             prop_assert_eq!(pass(Framing::Chunked, Form::Bytes, &again, 7).unwrap(), (clean, 0, true));
             prop_assert!(!again.windows(2).any(|pair| pair == b"z:") || chunks.concat().windows(2).any(|pair| pair == b"z:"));
         }
