@@ -57,7 +57,9 @@ impl Server {
             let side = ServerSide { inbox, outbox, queue, windows, asks, headers, refuses };
             Ok(Relay::new(Role::Server(side), options.keepalive()))
         };
-        let config = Arc::new(Config { front: options.front()?, ..options.config() });
+        let mut config = options.config();
+        config.front = options.front()?;
+        let config = Arc::new(config);
         let limits = SharedLimits::default();
         let here = loops == 0;
         let loops = loops.max(1);

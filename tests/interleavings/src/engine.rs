@@ -82,12 +82,12 @@ pub(crate) mod remote {
 }
 
 pub(crate) mod command {
-    use crate::http::answer::Answer;
+    use crate::http::late_reply::LateReply;
     use crate::threads::command_queue::Weigh;
     use tautline_io::Token;
 
     pub(crate) enum Command {
-        Answer { to: Token, number: u64, answer: Box<Answer> },
+        Reply { to: Token, number: u64, reply: Box<LateReply> },
     }
 
     impl Weigh for Command {
@@ -97,13 +97,13 @@ pub(crate) mod command {
     }
 }
 
-pub(crate) mod answer {
+pub(crate) mod late_reply {
     use crate::http::content::Content;
     use crate::http::reply::Upgrade;
     use http::Response;
     use std::any::Any;
 
-    pub(crate) enum Answer {
+    pub(crate) enum LateReply {
         Upgrade(Upgrade<Box<dyn Any + Send>>),
         Respond(Response<Vec<u8>>),
         Stream(Response<Content>),

@@ -37,7 +37,7 @@ mod counts {
 
 #[path = "."]
 mod http {
-    pub(crate) use crate::engine::{answer, content, reply};
+    pub(crate) use crate::engine::{content, late_reply, reply};
 
     #[path = "../../../crates/engine/src/http/ticket.rs"]
     #[allow(dead_code, reason = "the tests use a part of it")]

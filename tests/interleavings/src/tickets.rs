@@ -28,7 +28,7 @@ fn ticket() -> (Ticket<()>, Wanted, CommandReceiver<Command>) {
 fn answers(commands: &CommandReceiver<Command>) -> usize {
     let answers = std::iter::from_fn(|| commands.next());
     answers
-        .map(|Command::Answer { to, number, .. }| assert!((to, number) == (TOKEN, 5), "the answer is for its request"))
+        .map(|Command::Reply { to, number, .. }| assert!((to, number) == (TOKEN, 5), "the answer is for its request"))
         .count()
 }
 
