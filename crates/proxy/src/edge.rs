@@ -298,9 +298,11 @@ impl Edge {
         }
     }
 
-    fn timer(&mut self, raw: &mut Raw<'_, Side>) {
+    fn timer(&mut self, raw: &mut Raw<'_, Side>, id: u64) {
         let now = Instant::now();
         match take(raw.state()) {
+            // A server's end of a tunnel may have been idle before. The client's end has the deadline.
+            tunnel @ Side::Tunnel { .. } if id == IDLE => *raw.state() = tunnel,
             Side::Nothing => {}
             Side::Client(exchange) if now < exchange.due => {
                 raw.set_timer(exchange.due - now, DEADLINE);
@@ -449,7 +451,7 @@ impl Handler for Edge {
                 };
                 partner.into_iter().for_each(|partner| raw.others().pause(partner, false));
             }
-            RawEvent::Timer(_) => self.timer(raw),
+            RawEvent::Timer(id) => self.timer(raw, id),
             RawEvent::Drain => match raw.state() {
                 Side::Nothing => raw.end(),
                 Side::Client(exchange) => exchange.keep_alive = false,

@@ -1,12 +1,12 @@
 //! The proxy between real sockets: clients of HTTP and WebSockets in front, a server of ours and scripted ones behind.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod kit;
+
+use kit::{Client, head, length, live, proxy, raw_config, reader, scripted};
+use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 use tautline::layers::tls::mixed;
 use tautline::{
     ClientConfig, CloseCode, Config, Conn, Fused, Handler, Incoming, Message, Outgoing, Plain, Roots, Server,
@@ -14,9 +14,6 @@ use tautline::{
 };
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_proxy::edge::Edge;
-use tautline_proxy::{Live, config};
-
-const LONG: Duration = Duration::from_secs(30);
 
 struct Echo;
 
@@ -30,92 +27,6 @@ impl Handler for Echo {
 
 fn echo() -> ServerHandle {
     Server::plain().listen("127.0.0.1:0".parse().unwrap()).start(|_| Echo).unwrap()
-}
-
-fn live(servers: &[String]) -> Live {
-    Live::new(config::of_servers(servers, None, Instant::now()).unwrap())
-}
-
-fn raw_config() -> Config {
-    let mut config = Config::default();
-    config.raw = true;
-    config
-}
-
-fn proxy(servers: &[String]) -> ServerHandle {
-    let live = live(servers);
-    let server = Server::plain().config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
-    server.start(move |_| Edge::new(live.clone())).unwrap()
-}
-
-/// A server that runs `serve` for each connection, on a thread of its own. Returns its address, and counts connections.
-fn scripted(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let (count, serve) = (Arc::new(AtomicUsize::new(0)), Arc::new(serve));
-    let counter = count.clone();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, serve) = (stream.unwrap(), serve.clone());
-            counter.fetch_add(1, Ordering::SeqCst);
-            thread::spawn(move || serve(stream));
-        }
-    });
-    (address, count)
-}
-
-/// Reads a head, in small letters. `None` at the end of the stream.
-fn head(reader: &mut impl BufRead) -> Option<String> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-    }
-    Some(head.to_lowercase())
-}
-
-fn reader(stream: &TcpStream) -> BufReader<TcpStream> {
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    BufReader::new(stream.try_clone().unwrap())
-}
-
-/// The number behind `content-length: `.
-fn length(head: &str) -> Option<usize> {
-    head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()
-}
-
-/// A client's connection.
-struct Client {
-    stream: TcpStream,
-    reader: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn of(proxy: &ServerHandle) -> Self {
-        let stream = TcpStream::connect(proxy.addresses()[0].to_string()).unwrap();
-        Self { reader: reader(&stream), stream }
-    }
-
-    fn ask(&mut self, request: &str) {
-        self.stream.write_all(request.as_bytes()).unwrap();
-    }
-
-    fn head(&mut self) -> String {
-        head(&mut self.reader).unwrap()
-    }
-
-    fn exact(&mut self, len: usize) -> String {
-        let mut bytes = vec![0; len];
-        self.reader.read_exact(&mut bytes).unwrap();
-        String::from_utf8(bytes).unwrap()
-    }
-
-    fn rest(&mut self) -> String {
-        let mut rest = Vec::new();
-        self.reader.read_to_end(&mut rest).unwrap();
-        String::from_utf8(rest).unwrap()
-    }
 }
 
 fn echoes(mut socket: Socket) {

@@ -1,0 +1,114 @@
+//! Proxies, servers that follow a script, and clients, all between real sockets.
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tautline::{Config, Server, ServerHandle};
+use tautline_proxy::edge::Edge;
+use tautline_proxy::{Live, config};
+
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+pub(crate) fn live(servers: &[String]) -> Live {
+    Live::new(config::of_servers(servers, None, Instant::now()).unwrap())
+}
+
+pub(crate) fn raw_config() -> Config {
+    let mut config = Config::default();
+    config.raw = true;
+    config
+}
+
+pub(crate) fn proxy(servers: &[String]) -> ServerHandle {
+    start(live(servers))
+}
+
+/// A proxy with one backend, and with these lines in its part of the configuration.
+pub(crate) fn proxy_with(server: &str, lines: &str) -> ServerHandle {
+    of_text(&format!("[[route]]\nto = \"app\"\n[backend.app]\nservers = [{server:?}]\n{lines}\n"))
+}
+
+/// A proxy with this configuration.
+pub(crate) fn of_text(text: &str) -> ServerHandle {
+    start(Live::new(config::parse(Path::new("taut.toml"), text, None, Instant::now()).unwrap()))
+}
+
+fn start(live: Live) -> ServerHandle {
+    let server = Server::plain().config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
+    server.start(move |_| Edge::new(live.clone())).unwrap()
+}
+
+/// A server that runs `serve` for each connection, on a thread of its own. Returns its address, and counts connections.
+pub(crate) fn scripted(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (count, serve) = (Arc::new(AtomicUsize::new(0)), Arc::new(serve));
+    let counter = count.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, serve) = (stream.unwrap(), serve.clone());
+            counter.fetch_add(1, Ordering::SeqCst);
+            thread::spawn(move || serve(stream));
+        }
+    });
+    (address, count)
+}
+
+/// Reads a head, in small letters. `None` at the end of the stream.
+pub(crate) fn head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head.to_lowercase())
+}
+
+pub(crate) fn reader(stream: &TcpStream) -> BufReader<TcpStream> {
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    BufReader::new(stream.try_clone().unwrap())
+}
+
+/// The number behind `content-length: `.
+pub(crate) fn length(head: &str) -> Option<usize> {
+    head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()
+}
+
+/// A client's connection.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn of(proxy: &ServerHandle) -> Self {
+        let stream = TcpStream::connect(proxy.addresses()[0].to_string()).unwrap();
+        Self { reader: reader(&stream), stream }
+    }
+
+    pub(crate) fn ask(&mut self, request: &str) {
+        self.stream.write_all(request.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn head(&mut self) -> String {
+        head(&mut self.reader).unwrap()
+    }
+
+    pub(crate) fn exact(&mut self, len: usize) -> String {
+        let mut bytes = vec![0; len];
+        self.reader.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        self.reader.read_to_end(&mut rest).unwrap();
+        String::from_utf8(rest).unwrap()
+    }
+}
