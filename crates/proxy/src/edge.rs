@@ -66,7 +66,7 @@ impl Edge {
         let Exchange { backend, headers, source, tried, .. } = &*exchange;
         let lease = backend.choose(headers, *source, tried, now);
         exchange.lease = Some(lease.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?);
-        exchange.server = None;
+        (exchange.server, exchange.dial) = (None, None);
         exchange.due = now + exchange.backend.times.connect;
         let head = exchange.head();
         let Some(endpoint) = exchange.endpoint().cloned() else {
@@ -86,6 +86,7 @@ impl Edge {
         let unusable = |error: String| (StatusCode::BAD_GATEWAY, error);
         let target = target(&endpoint).map_err(|error| unusable(error.to_string()))?;
         let dial = others.shard().handle().connect(target).map_err(|error| unusable(error.to_string()))?;
+        exchange.dial = Some(dial);
         self.pending.insert(dial, client);
         Ok(())
     }
@@ -106,11 +107,11 @@ impl Edge {
 
     /// A connection to a server is established.
     fn opened(&mut self, raw: &mut Raw<'_, Side>) {
-        let waits = raw.dial().and_then(|dial| self.pending.remove(&dial));
+        let waits = raw.dial().and_then(|dial| Some((dial, self.pending.remove(&dial)?)));
         let id = raw.id();
-        let Some((client, mut exchange)) =
-            waits.and_then(|client| Some((client, take_exchange(&mut raw.others(), client)?)))
-        else {
+        let Some((client, mut exchange)) = waits.and_then(|(dial, client)| {
+            Some((client, take_exchange(&mut raw.others(), client, |exchange| exchange.dial == Some(dial))?))
+        }) else {
             return raw.end();
         };
         let Some(endpoint) = exchange.endpoint().cloned() else { return raw.end() };
@@ -152,9 +153,11 @@ impl Edge {
     /// Passes a response on.
     fn server_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &[u8]) -> usize {
         let Side::Server(mut server) = take(raw.state()) else { return bytes.len() };
-        let found = server.client.and_then(|client| Some((client, take_exchange(&mut raw.others(), client)?)));
+        let id = raw.id();
+        let found = server.client.and_then(|client| Some((client, take_sent(&mut raw.others(), client, id)?)));
         let Some((client, mut exchange)) = found else {
             // Nobody has asked, or nobody waits any more.
+            self.pool.forget(&server.endpoint, id);
             raw.end();
             return bytes.len();
         };
@@ -247,7 +250,7 @@ impl Edge {
         let id = raw.id();
         let mut others = raw.others();
         let Some(client) = server.client else { return self.pool.forget(&server.endpoint, id) };
-        let Some(mut exchange) = take_exchange(&mut others, client) else { return };
+        let Some(mut exchange) = take_sent(&mut others, client, id) else { return };
         if let Some(body) = &mut server.body {
             return match body.end() {
                 Ok(()) if whole => finish_client(&mut others, client, false),
@@ -283,7 +286,7 @@ impl Edge {
                 if exchange.body.is_whole() {
                     *raw.state() = Side::Client(exchange);
                 } else {
-                    exchange.server.into_iter().for_each(|server| raw.others().reset(server));
+                    self.abandon(raw, &exchange);
                     fail(raw, &exchange, StatusCode::BAD_REQUEST, "the body ended early");
                 }
             }
@@ -296,6 +299,12 @@ impl Edge {
                 raw.others().finish(partner);
             }
         }
+    }
+
+    /// Takes a request back from its server, or from the attempt to reach one.
+    fn abandon(&mut self, raw: &mut Raw<'_, Side>, exchange: &Exchange) {
+        exchange.dial.into_iter().for_each(|dial| _ = self.pending.remove(&dial));
+        exchange.server.into_iter().for_each(|server| raw.others().reset(server));
     }
 
     fn timer(&mut self, raw: &mut Raw<'_, Side>, id: u64) {
@@ -312,7 +321,7 @@ impl Edge {
                 if let Some(lease) = &exchange.lease {
                     lease.failed(now);
                 }
-                exchange.server.into_iter().for_each(|server| raw.others().reset(server));
+                self.abandon(raw, &exchange);
                 let (status, why) = match exchange.server {
                     Some(_) if !exchange.body.is_whole() => (StatusCode::REQUEST_TIMEOUT, "the body takes too long"),
                     Some(_) => (StatusCode::GATEWAY_TIMEOUT, "the server did not answer in time"),
@@ -344,7 +353,7 @@ impl Edge {
     fn closed(&mut self, raw: &mut Raw<'_, Side>, cause: &Cause) {
         match take(raw.state()) {
             Side::Nothing => {}
-            Side::Client(exchange) => exchange.server.into_iter().for_each(|server| raw.others().reset(server)),
+            Side::Client(exchange) => self.abandon(raw, &exchange),
             Side::Server(server) => self.server_ended(raw, *server, false),
             // Both directions have ended, and the other side knows.
             Side::Tunnel { .. } if matches!(cause, Cause::Finished) => {}
@@ -402,6 +411,7 @@ impl Handler for Edge {
             edits: forward.response.clone(),
             body: Body::new(framing, Form::AsIs),
             server: None,
+            dial: None,
             repeats: 0,
             keep_alive: shape.keep_alive,
             is_answered: false,
@@ -466,7 +476,8 @@ impl Handler for Edge {
 
     fn on_raw_failed(&mut self, others: &mut Others<'_, Side>, dial: DialId, error: &ConnectError) {
         let Some(client) = self.pending.remove(&dial) else { return };
-        let Some(mut exchange) = take_exchange(others, client) else { return };
+        let is_its = |exchange: &Exchange| exchange.dial == Some(dial);
+        let Some(mut exchange) = take_exchange(others, client, is_its) else { return };
         log::warn!("{}: {error}", exchange.backend.name);
         if let Some(lease) = &exchange.lease {
             lease.failed(Instant::now());
@@ -498,15 +509,25 @@ fn bound(raw: &mut Raw<'_, Side>, other: ConnId, waits: Option<usize>) {
     }
 }
 
-fn take_exchange(others: &mut Others<'_, Side>, client: ConnId) -> Option<Box<Exchange>> {
+/// Takes the request of a client, if it is the one that is meant: a connection may have another one meanwhile.
+fn take_exchange(
+    others: &mut Others<'_, Side>,
+    client: ConnId,
+    is_meant: impl FnOnce(&Exchange) -> bool,
+) -> Option<Box<Exchange>> {
     let state = others.state(client)?;
     match take(state) {
-        Side::Client(exchange) => Some(exchange),
+        Side::Client(exchange) if is_meant(&exchange) => Some(exchange),
         other => {
             *state = other;
             None
         }
     }
+}
+
+/// Takes the request of a client that this server has.
+fn take_sent(others: &mut Others<'_, Side>, client: ConnId, server: ConnId) -> Option<Box<Exchange>> {
+    take_exchange(others, client, |exchange| exchange.server == Some(server))
 }
 
 /// The response to a client is complete.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tautline::http::header::{HOST, HeaderMap, HeaderValue};
 use tautline::http::{Method, Response, Version};
 use tautline::layers::ws::handshake::{HandshakeError, HeadReader};
-use tautline::{ConnId, HeadLimits};
+use tautline::{ConnId, DialId, HeadLimits};
 
 /// The part of a connection in what the proxy does.
 #[derive(Debug, Default)]
@@ -58,6 +58,8 @@ pub struct Exchange {
     pub(super) body: Body,
     /// The connection to the server, once the head was sent to it.
     pub(super) server: Option<ConnId>,
+    /// The attempt to reach a server.
+    pub(super) dial: Option<DialId>,
     /// Attempts that were repeats after something had been sent.
     pub(super) repeats: u32,
     /// Whether the client may send another request.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tautline::{Config, Server, ServerHandle};
+use tautline::{
+    ClientConfig, Config, EngineChoice, Incoming, Plain, Server, ServerConfig, ServerHandle, Socket, Target, Tls,
+};
 use tautline_proxy::edge::Edge;
 use tautline_proxy::{Live, config};
 
@@ -30,12 +32,28 @@ pub(crate) fn proxy(servers: &[String]) -> ServerHandle {
 
 /// A proxy with one backend, and with these lines in its part of the configuration.
 pub(crate) fn proxy_with(server: &str, lines: &str) -> ServerHandle {
-    of_text(&format!("[[route]]\nto = \"app\"\n[backend.app]\nservers = [{server:?}]\n{lines}\n"))
+    of_text(&text(server, lines))
+}
+
+/// The configuration with one backend, and with these lines in its part.
+pub(crate) fn text(server: &str, lines: &str) -> String {
+    format!("[[route]]\nto = \"app\"\n[backend.app]\nservers = [{server:?}]\n{lines}\n")
 }
 
 /// A proxy with this configuration.
 pub(crate) fn of_text(text: &str) -> ServerHandle {
-    start(Live::new(config::parse(Path::new("taut.toml"), text, None, Instant::now()).unwrap()))
+    start(parsed(text))
+}
+
+/// A proxy with this configuration, and with TLS of this kind.
+pub(crate) fn proxy_of<E: EngineChoice>(tls: Tls<ServerConfig, E>, text: &str) -> ServerHandle {
+    let live = parsed(text);
+    let server = Server::new(tls).config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
+    server.start(move |_| Edge::new(live.clone())).unwrap()
+}
+
+fn parsed(text: &str) -> Live {
+    Live::new(config::parse(Path::new("taut.toml"), text, None, Instant::now()).unwrap())
 }
 
 fn start(live: Live) -> ServerHandle {
@@ -110,5 +128,17 @@ impl Client {
         let mut rest = Vec::new();
         self.reader.read_to_end(&mut rest).unwrap();
         String::from_utf8(rest).unwrap()
+    }
+}
+
+/// Sends messages through a proxy without TLS to a server that sends them back.
+pub(crate) fn echoes(proxy: &ServerHandle) {
+    let target = Target::new(&format!("ws://{}/", proxy.addresses()[0])).unwrap();
+    let tls = Tls { engine: Plain, config: ClientConfig::default() };
+    let mut socket = Socket::connect(target, tls, Config::default()).unwrap();
+    for len in [1, 70_000] {
+        let sent = vec![7; len];
+        socket.binary(&sent).unwrap();
+        assert!(matches!(socket.receive().unwrap(), Incoming::Binary(got) if got == sent), "{len}");
     }
 }
