@@ -82,7 +82,7 @@ impl Cork {
     ///
     /// # Errors
     /// A streamed message is not ended, or the compressor failed.
-    #[inline]
+    #[inline(always)]
     pub fn message(&mut self, kind: Kind, payload: &[u8], compress: bool, means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
         lend(&mut self.buf, pool, Header::MAX_LEN + payload.len());

@@ -92,8 +92,8 @@ impl Outbound {
             let policy = message.policy;
             return self.enqueue(item(message), policy, transport, outlet);
         }
-        if let Err(error) = self.take(message, transport, outlet) {
-            log::error!("a message was not sent: {error}");
+        if let Some((kind, payload, compress)) = self.seal_large(message, transport, outlet) {
+            self.encode_or_log(kind, payload, compress, outlet);
         }
         Delivery::Sent
     }
@@ -109,14 +109,10 @@ impl Outbound {
         transport: &mut Transport<'_, W, R>,
         outlet: &mut O,
     ) -> Result<(), Error> {
-        self.taken += 1;
-        let Outgoing { kind, payload, compress, .. } = message;
-        let compress = compress && self.cork.compresses(payload.len());
-        match self.cork.large(kind, payload, compress) {
-            Some(header) => self.seal_behind_cork(header.filled(), payload, transport, outlet),
-            None => self.encode(kind, payload, compress, outlet)?,
+        match self.seal_large(message, transport, outlet) {
+            Some((kind, payload, compress)) => self.encode(kind, payload, compress, outlet),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes a message that is framed once for many, and compressed once for each window size.
@@ -393,15 +389,18 @@ impl Outbound {
 
     /// Gives the outlet as many bytes as it takes, also from the queue, until [much](Outlet::did_much) was done. Then ends our
     /// direction, if that is due.
+    #[inline]
     pub fn flush<O: Outlet, W, R>(&mut self, transport: &mut Transport<'_, W, R>, outlet: &mut O) {
         self.flush_until(transport, outlet, O::did_much);
     }
 
     /// Gives the outlet all bytes that it takes: a peer is slow only if the kernel takes no more for it.
+    #[inline]
     pub fn flush_all<O: Outlet, W, R>(&mut self, transport: &mut Transport<'_, W, R>, outlet: &mut O) {
         self.flush_until(transport, outlet, |_| false);
     }
 
+    #[inline]
     fn flush_until<O: Outlet, W, R>(
         &mut self,
         transport: &mut Transport<'_, W, R>,
@@ -551,23 +550,32 @@ impl Outbound {
         self.gone = self.taken - self.queue.len() as u64;
     }
 
+    #[inline]
     fn fill_cork<O: Outlet>(&mut self, wire: &Wire, outlet: &mut O) {
-        while self.encoded(wire) < BATCH {
-            let Some(item) = self.queue.pop() else { break };
-            match item {
-                Item::Message { kind, payload, compress, .. } => {
-                    let compress = compress && self.cork.compresses(payload.len());
-                    self.encode_waiting(kind, &payload, compress, outlet);
-                }
-                Item::Shared(publication) => self.encode_publication::<O, (), ()>(&publication, None, outlet),
-                Item::Fragment { kind, payload, last } => self.encode_fragment(kind, &payload, last, outlet),
-            }
+        if self.queue.has_memory() {
+            self.encode_queued(wire, outlet);
         }
         if self.queue.is_empty()
             && let Some(close) = self.close.take()
         {
             let (code, reason) = *close;
             self.cork.close(code, &reason, outlet.means());
+        }
+    }
+
+    /// Encodes messages that waited, until the cork has enough for one send.
+    #[inline(never)]
+    fn encode_queued<O: Outlet>(&mut self, wire: &Wire, outlet: &mut O) {
+        while self.encoded(wire) < BATCH {
+            let Some(item) = self.queue.pop() else { break };
+            match item {
+                Item::Message { kind, payload, compress, .. } => {
+                    let compress = compress && self.cork.compresses(payload.len());
+                    self.encode_or_log(kind, &payload, compress, outlet);
+                }
+                Item::Shared(publication) => self.encode_publication::<O, (), ()>(&publication, None, outlet),
+                Item::Fragment { kind, payload, last } => self.encode_fragment(kind, &payload, last, outlet),
+            }
         }
     }
 
@@ -584,6 +592,23 @@ impl Outbound {
         outlet.means().pool.give_back(cork);
     }
 
+    /// Seals a large message where it lies, behind the cork. Returns a small one, and whether it is to be compressed.
+    #[inline]
+    fn seal_large<'m, O: Outlet, W, R>(
+        &mut self,
+        message: Outgoing<'m>,
+        transport: &mut Transport<'_, W, R>,
+        outlet: &mut O,
+    ) -> Option<(Kind, &'m [u8], bool)> {
+        self.taken += 1;
+        let Outgoing { kind, payload, compress, .. } = message;
+        let compress = compress && self.cork.compresses(payload.len());
+        let Some(header) = self.cork.large(kind, payload, compress) else { return Some((kind, payload, compress)) };
+        self.seal_behind_cork(header.filled(), payload, transport, outlet);
+        None
+    }
+
+    #[inline]
     fn encode<O: Outlet>(&mut self, kind: Kind, payload: &[u8], compress: bool, outlet: &mut O) -> Result<(), Error> {
         if compress {
             // Few bytes may be left of it, after much work.
@@ -592,7 +617,9 @@ impl Outbound {
         self.cork.message(kind, payload, compress, outlet.means())
     }
 
-    fn encode_waiting<O: Outlet>(&mut self, kind: Kind, payload: &[u8], compress: bool, outlet: &mut O) {
+    /// Encodes a message. Out of line, so that the encoder is part of it, and nothing is left to do behind it.
+    #[inline(never)]
+    fn encode_or_log<O: Outlet>(&mut self, kind: Kind, payload: &[u8], compress: bool, outlet: &mut O) {
         if let Err(error) = self.encode(kind, payload, compress, outlet) {
             log::error!("a message was not sent: {error}");
         }
@@ -608,7 +635,7 @@ impl Outbound {
         let message = &publication.message;
         let compress = publication.compress && self.cork.compresses(message.payload().len());
         if self.cork.role() == Role::Client {
-            return self.encode_waiting(message.kind(), message.payload(), compress, outlet);
+            return self.encode_or_log(message.kind(), message.payload(), compress, outlet);
         }
         let (pool, deflater) = outlet.shared_deflater();
         let deflater = deflater.filter(|_| compress);

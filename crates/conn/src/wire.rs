@@ -238,6 +238,7 @@ pub struct Transport<'a, W, R> {
 
 impl<W, R> Transport<'_, W, R> {
     /// Gives the kernel new keys, if it needs any.
+    #[inline]
     pub fn pass_keys<O: Outlet>(&mut self, outlet: &mut O) {
         if self.in_kernel {
             while let Some(keys) = self.session.next_kernel_keys() {
@@ -247,6 +248,7 @@ impl<W, R> Transport<'_, W, R> {
     }
 
     /// Seals the content of `cork`, and leaves it empty.
+    #[inline]
     pub(crate) fn seal_cork<O: Outlet>(&mut self, cork: &mut Buf, outlet: &mut O) {
         if cork.is_empty() {
             return;
@@ -308,6 +310,7 @@ impl<W, R> Transport<'_, W, R> {
     }
 
     /// Gives the outlet all sealed bytes.
+    #[inline]
     pub(crate) fn send<O: Outlet>(&mut self, outlet: &mut O) {
         self.pass_keys(outlet);
         let sealed = core::mem::take(&mut self.wire.sealed);
@@ -326,6 +329,7 @@ impl<W, R> Transport<'_, W, R> {
     /// Ends our direction behind the sealed bytes, if that is due. False if it is not.
     ///
     /// close_notify is sent if the TLS session is alive.
+    #[inline]
     pub(crate) fn finish<O: Outlet>(&mut self, outlet: &mut O) -> bool {
         let Some(finish) = self.phase.finish_mut().filter(|finish| finish.is_due()) else { return false };
         if *finish == Finish::Wanted {
@@ -339,6 +343,7 @@ impl<W, R> Transport<'_, W, R> {
     }
 
     /// Whether no sealed bytes wait for the outlet.
+    #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.wire.sealed.is_empty()
     }

@@ -125,7 +125,7 @@ impl Encoder {
     /// # Errors
     /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close), [`Error::Compressor`] if the
     /// compressor fails.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "the hot call: a context struct would be built for each message")]
     pub fn message(
         &mut self,

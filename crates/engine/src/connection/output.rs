@@ -166,12 +166,14 @@ impl<S: Session> Output<S> {
 
     /// Seals what waits, if the caller has written all earlier bytes, so that it shares records. Ends our direction behind it, if
     /// that is due.
+    #[inline]
     pub(super) fn flush(&mut self, context: &mut Context) {
         let (out, mut transport, mut outlet) = self.parts(context);
         out.flush(&mut transport, &mut outlet);
     }
 
     /// The bytes to write.
+    #[inline]
     pub(super) fn bytes(&mut self, context: &mut Context) -> &[u8] {
         if !self.wire.is_in_flight() {
             self.flush(context);
@@ -179,6 +181,7 @@ impl<S: Session> Output<S> {
         self.held.bytes.filled()
     }
 
+    #[inline]
     pub(super) fn written(&mut self, n: usize, context: &mut Context) {
         let Self { wire, held, .. } = self;
         held.is_blocked &= n == 0;
@@ -207,6 +210,7 @@ impl<S: Session> Output<S> {
         self.out.tidy(pool);
     }
 
+    #[inline]
     fn parts<'a>(
         &'a mut self,
         context: &'a mut Context,
