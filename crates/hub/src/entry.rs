@@ -203,11 +203,10 @@ impl HubHandler {
         match what {
             ToUser::Send(frame) => shard.send_to(conns, Outgoing::text(frame)),
             ToUser::End => {
-                let (handle, code) = (shard.handle(), CloseCode::new(code::DISCONNECTED));
+                let code = CloseCode::new(code::DISCONNECTED);
                 for conn in conns {
-                    if let Err(error) = handle.close(*conn, code, "the application has ended this connection") {
-                        log::warn!("a connection of a user that was to end goes on: {error}");
-                    }
+                    // They are of this loop, which takes that at any time.
+                    let _ = shard.close(*conn, code, "the application has ended this connection");
                 }
             }
         }

@@ -191,8 +191,8 @@ fn members_have_the_name_of_their_user_and_users_few_connections() {
     let begin = std::time::Instant::now();
     loop {
         let mut again = bench.connect(&token("ann", 60.0, &grants));
-        again.text(&json!({ "type": "ping" }).to_string()).unwrap();
-        if next(&mut again).contains("pong") {
+        // One too many may be closed before it sends anything.
+        if again.text(&json!({ "type": "ping" }).to_string()).is_ok() && next(&mut again).contains("pong") {
             break;
         }
         assert!(begin.elapsed() < PATIENCE);
