@@ -35,32 +35,34 @@ pub(crate) struct Access {
     /// For the end of subscriptions, when rules change.
     pub(crate) handle: ConnHandle,
     /// Resolved rights to publish. A lookup is all that a message costs.
-    publishes: HashMap<Arc<str>, Publishing>,
+    publishes: HashMap<Arc<str>, Grant>,
     /// Bytes of names.
     names: usize,
-}
-
-struct Publishing {
-    grant: Grant,
-    /// The second that counts, and its messages.
-    since: Instant,
-    messages: u32,
+    /// The second that counts and its messages, for each namespace with a rate. They stay when rights are resolved anew, or
+    /// clients could begin a second as often as they like.
+    rates: HashMap<usize, (Instant, u32)>,
 }
 
 impl Access {
     pub(crate) fn new(identity: Option<Arc<Identity>>, is_waiting: bool, handle: ConnHandle) -> Self {
-        Self { identity, is_waiting, handle, publishes: HashMap::new(), names: 0 }
+        Self { identity, is_waiting, handle, publishes: HashMap::new(), names: 0, rates: HashMap::new() }
     }
 
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let identity = self.identity.as_ref().map_or(0, |identity| identity.memory());
-        size_of::<Self>() + map_memory(&self.publishes) + self.names + identity
+        size_of::<Self>() + map_memory(&self.publishes) + self.names + map_memory(&self.rates) + identity
     }
 
-    /// Forgets resolved rights, since others hold now.
+    /// Forgets resolved rights, since another token counts now.
     pub(crate) fn forget(&mut self) {
         (self.publishes, self.names) = (HashMap::new(), 0);
+    }
+
+    /// Forgets all that it knows of rules, since others hold now.
+    pub(crate) fn forget_rules(&mut self) {
+        self.forget();
+        self.rates = HashMap::new();
     }
 
     /// The rights and terms of a message of `len` bytes to a topic.
@@ -68,27 +70,31 @@ impl Access {
     /// # Errors
     /// The reason why it may not be published.
     pub(crate) fn publish(&mut self, rules: &Rules, topic: &Arc<str>, len: usize) -> Result<Grant, &'static str> {
-        if !self.publishes.contains_key(topic) {
-            if self.publishes.len() >= MOST_TOPICS {
-                self.forget();
+        let grant = match self.publishes.get(topic) {
+            Some(grant) => *grant,
+            None => {
+                if self.publishes.len() >= MOST_TOPICS {
+                    self.forget();
+                }
+                let grant = rules.grant(self.identity.as_deref(), topic);
+                self.publishes.insert(topic.clone(), grant);
+                self.names += name_memory(topic);
+                grant
             }
-            let grant = rules.grant(self.identity.as_deref(), topic);
-            self.publishes.insert(topic.clone(), Publishing { grant, since: Instant::now(), messages: 0 });
-            self.names += name_memory(topic);
-        }
-        let Some(publishing) = self.publishes.get_mut(topic) else { return Err(NO_PUBLISH) };
-        check_publish(publishing.grant, len)?;
-        if let Some(most) = publishing.grant.terms.publish_rate {
+        };
+        check_publish(grant, len)?;
+        if let (Some(most), Some(namespace)) = (grant.terms.publish_rate, grant.namespace) {
             let now = Instant::now();
-            if now.saturating_duration_since(publishing.since) >= Duration::from_secs(1) {
-                (publishing.since, publishing.messages) = (now, 0);
+            let (since, messages) = self.rates.entry(namespace).or_insert((now, 0));
+            if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+                (*since, *messages) = (now, 0);
             }
-            if publishing.messages >= most {
-                return Err("more messages in a second than this topic takes of one connection");
+            if *messages >= most {
+                return Err("more messages in a second than this namespace takes of one connection");
             }
-            publishing.messages += 1;
+            *messages += 1;
         }
-        Ok(publishing.grant)
+        Ok(grant)
     }
 }
 

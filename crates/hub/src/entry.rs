@@ -219,7 +219,7 @@ impl HubHandler {
     /// Other rules hold from now on. Rights are looked at in turns, so that nobody waits for long.
     pub(crate) fn take_rules(&mut self, rules: Arc<Rules>) {
         self.rules = rules;
-        self.conns.values_mut().filter_map(|client| client.access.as_mut()).for_each(|access| access.forget());
+        self.conns.values_mut().filter_map(|client| client.access.as_mut()).for_each(|access| access.forget_rules());
         self.rechecks = self.conns.keys().copied().collect();
     }
 

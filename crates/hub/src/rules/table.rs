@@ -108,6 +108,8 @@ impl Terms {
 pub(crate) struct Grant {
     pub(crate) rights: Rights,
     pub(crate) terms: Terms,
+    /// The number of the topic's namespace.
+    pub(crate) namespace: Option<usize>,
 }
 
 impl Rules {
@@ -139,12 +141,13 @@ impl Rules {
     /// The rights of a connection in a topic.
     pub(crate) fn grant(&self, identity: Option<&Identity>, topic: &str) -> Grant {
         if self.is_open {
-            return Grant { rights: Rights::ALL, terms: Terms::default() };
+            return Grant { rights: Rights::ALL, terms: Terms::default(), namespace: None };
         }
-        let space = self.namespaces.iter().find(|space| space.topics.matches(topic));
+        let namespace = self.namespaces.iter().position(|space| space.topics.matches(topic));
+        let space = namespace.and_then(|number| self.namespaces.get(number));
         let (anyone, users, terms) = space.map_or_else(Default::default, |s| (s.anyone, s.users, s.terms));
         let rights = identity.map_or(anyone, |identity| anyone | users | identity.rights(topic));
-        Grant { rights, terms }
+        Grant { rights, terms, namespace }
     }
 
     /// The user that a token names, at a time since 1970.

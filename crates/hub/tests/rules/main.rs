@@ -174,6 +174,21 @@ fn namespaces_bound_messages_and_members() {
 }
 
 #[test]
+fn a_rate_holds_for_all_topics_of_a_namespace_and_over_fresh_tokens() {
+    let bench = Bench::new("", "[[namespace]]\ntopics = \"b:*\"\nusers = [\"publish\"]\npublish-rate = 2\n");
+    let of_ann = token("ann", 600.0, &json!({}));
+    let mut socket = bench.connect(&of_ann);
+    let mut refused = 0;
+    for number in 0..100 {
+        let answer = send(&mut socket, &format!("b:{number}"));
+        refused += usize::from(answer.contains("more messages in a second"));
+        assert!(ask(&mut socket, &json!({ "type": "token", "token": of_ann })).contains("welcome"));
+    }
+    assert!(refused > 0, "100 messages are more than two a second for all the time of a test");
+    bench.end();
+}
+
+#[test]
 fn members_have_the_name_of_their_user_and_users_few_connections() {
     let bench = Bench::new("", "[limits]\nsessions-per-user = 2\n");
     let grants = json!({ "room": ["subscribe", "presence"] });
