@@ -62,6 +62,8 @@ pub(crate) struct Subscription {
     /// Whether it is the user that is the member.
     pub(crate) as_user: bool,
     pub(crate) watches: bool,
+    /// Whether it began with messages that are kept.
+    pub(crate) history: bool,
     /// Its part in what counts for all, in bytes.
     pub(crate) part: u32,
 }
@@ -78,7 +80,9 @@ impl Subscription {
         let followed = if kind == Kind::Plain { 0 } else { FOLLOWED + topic.len() + in_log };
         let member = request.member.as_ref().map_or(0, |name| MEMBER + name.len());
         let part = followed + member + if watches { WATCHED } else { 0 };
-        Self { kind, is_member, as_user: false, watches, part: u32::try_from(part).unwrap_or(u32::MAX) }
+        let history = request.after.is_some() && kind == Kind::History;
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        Self { kind, is_member, as_user: false, watches, history, part }
     }
 }
 

@@ -21,6 +21,10 @@ const EXPIRY: u64 = 2;
 /// No timer: subscriptions may have lost their right.
 const RECHECK: u64 = 3;
 
+/// The longest time of a timer, and the time by which a fresh token may be asked for too early.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+const EARLY: Duration = Duration::from_secs(1);
+
 /// Connections whose rights are looked at in one turn, when rules have changed.
 const RECHECKS: usize = 512;
 
@@ -135,7 +139,9 @@ impl HubHandler {
         access.is_waiting = false;
         access.forget();
         conn.cancel_timer(LOGIN);
-        conn.set_timer(timer(left.saturating_sub(rules.tokens.refresh)), REFRESH);
+        // Half of a short life. A client that brings such tokens would else be asked again at once, and for ever.
+        let ask = left.saturating_sub(rules.tokens.refresh.min(left / 2));
+        conn.set_timer(timer(ask), REFRESH);
         conn.set_timer(timer(left), EXPIRY);
         true
     }
@@ -163,6 +169,7 @@ impl HubHandler {
         if timer == RECHECK {
             return self.end_lost(conn);
         }
+        let rules = self.rules.clone();
         let Some(access) = self.access(conn.id()) else { return };
         let until = access.identity.as_ref().map(|identity| identity.expires);
         match (timer, until) {
@@ -170,12 +177,15 @@ impl HubHandler {
                 conn.close(CloseCode::new(code::NO_TOKEN), "no token came: send one in the first message");
             }
             (REFRESH, Some(until)) => {
-                let left = until.saturating_sub(now()).as_secs();
-                conn.text(&Object::new("token").number("expires", left).end());
+                // Timers have an end that tokens may exceed.
+                let left = until.saturating_sub(now());
+                match left.checked_sub(rules.tokens.refresh).filter(|early| *early > EARLY) {
+                    Some(early) => conn.set_timer(self::timer(early), REFRESH),
+                    None => _ = conn.text(&Object::new("token").number("expires", left.as_secs()).end()),
+                }
             }
             (EXPIRY, Some(until)) => {
-                // Timers have an end that tokens may exceed.
-                let left = until.saturating_add(self.rules.tokens.conditions.leeway).saturating_sub(now());
+                let left = until.saturating_add(rules.tokens.conditions.leeway).saturating_sub(now());
                 if left.is_zero() {
                     conn.close(CloseCode::new(code::EXPIRED), TokenError::Expired.reason());
                 } else {
@@ -276,7 +286,9 @@ impl HubHandler {
                 return Some((topic.clone(), "the kind of this topic has changed"));
             }
             let presence = subscription.is_member || subscription.watches;
-            Some((topic.clone(), check_subscription(grant, presence, false).err()?))
+            // One that has all of it gets no more of it.
+            let history = subscription.history && self.catches_up(topic, id);
+            Some((topic.clone(), check_subscription(grant, presence, history).err()?))
         });
         lost.collect()
     }
@@ -304,7 +316,7 @@ fn ask_to_recheck(handle: &ConnHandle) -> Result<(), ShardHandleError> {
 
 /// The time of a timer.
 fn timer(left: Duration) -> Duration {
-    left.min(Duration::from_secs(24 * 3_600))
+    left.min(LONGEST)
 }
 
 /// The answer to a request without a right to connect.

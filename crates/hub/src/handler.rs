@@ -520,6 +520,11 @@ impl HubHandler {
         }
     }
 
+    /// Whether a subscriber of a topic still gets messages that are kept.
+    pub(crate) fn catches_up(&self, topic: &str, conn: ConnId) -> bool {
+        self.tracks.get(topic).is_some_and(|track| track.catching.contains_key(&conn))
+    }
+
     /// The subscriber whose current reading has this number.
     fn reader(&mut self, topic: &Arc<str>, conn: ConnId, reading: u64) -> Option<&mut CatchUp> {
         let catch_up = self.tracks.get_mut(topic)?.catching.get_mut(&conn)?;

@@ -98,6 +98,58 @@ fn a_client_is_asked_for_a_fresh_token_and_closed_without_one() {
 }
 
 #[test]
+fn tokens_with_short_lives_are_not_asked_for_again_and_again() {
+    let bench = Bench::new("", RULES);
+    let begin = std::time::Instant::now();
+    // They end sooner than the time before an end at which a fresh one is asked for.
+    let mut socket = bench.connect(&token("ann", 10.0, &json!({})));
+    for _ in 0..20 {
+        let fresh = json!({ "type": "token", "token": token("ann", 10.0, &json!({})) });
+        assert!(ask(&mut socket, &fresh).contains("welcome"));
+        assert!(ask(&mut socket, &json!({ "type": "ping" })).contains("pong") || begin.elapsed().as_secs() > 4);
+    }
+    let mut brief = bench.connect(&token("ann", 2.0, &json!({})));
+    assert!(until(&mut brief, r#"{"type":"token""#).contains("expires"));
+    bench.end();
+}
+
+#[test]
+fn a_right_to_history_that_is_gone_ends_what_is_under_way() {
+    let with = |rights: &str| format!("[[namespace]]\ntopics = \"log:*\"\nanyone = [\"publish\", {rights}]\n");
+    let bench = Bench::new("", &with("\"subscribe\", \"history\""));
+    let mut writer = bench.try_connect("/", &[]).unwrap();
+    let data = "x".repeat(32 << 10);
+    // More than the sockets hold.
+    for number in 0..1_000 {
+        let message = json!({ "type": "publish", "topic": "log:a", "data": data, "id": number.to_string() });
+        assert!(ask(&mut writer, &message).contains("offset"));
+    }
+    let mut reader = bench.try_connect("/", &[]).unwrap();
+    let all = json!({ "type": "subscribe", "topic": "log:a", "after": 0 });
+    assert!(ask(&mut reader, &all).contains("subscribed"));
+    let mut live = bench.try_connect("/", &[]).unwrap();
+    assert!(ask(&mut live, &all).contains("subscribed"));
+    for _ in 0..1_000 {
+        assert!(next(&mut live).contains("message"));
+    }
+    bench.reload("", &with("\"subscribe\""));
+    // The last messages of all are on their way meanwhile.
+    assert!(send(&mut writer, "log:a").contains("offset"));
+    assert!(next(&mut live).contains(r#""data":1"#), "one that has all of it goes on");
+    let mut messages = 0;
+    let ended = loop {
+        let text = next(&mut reader);
+        if text.contains("unsubscribed") {
+            break text;
+        }
+        messages += 1;
+        assert!(messages < 1_001, "all of the history came");
+    };
+    assert!(ended.contains("no right to the history"), "{ended}");
+    bench.end();
+}
+
+#[test]
 fn rules_that_change_end_subscriptions_and_revoked_users() {
     let bench = Bench::new("", RULES);
     let mut anyone = bench.try_connect("/", &[]).unwrap();
