@@ -138,7 +138,7 @@ impl HubArguments {
         if let Some(repeat) = repeat {
             request = request.header("idempotency-key", repeat);
         }
-        let failed = |error: ureq::Error| Failure::network(format!("cannot ask {url}: {error}"));
+        let failed = |error: ureq::Error| Failure::network(cannot_ask(&url, &error.to_string()));
         let mut answer = request.content_type("application/json").send(body.to_string()).map_err(failed)?;
         let status = answer.status();
         let text = answer.body_mut().with_config().limit(LARGEST).read_to_string().map_err(failed)?;
@@ -147,6 +147,12 @@ impl HubArguments {
         }
         Err(Failure::failed(refusal(status.as_u16(), &text)))
     }
+}
+
+/// Why there is no answer, with the remedy for an authority that is not known.
+fn cannot_ask(url: &str, error: &str) -> String {
+    let remedy = if error.contains("UnknownIssuer") { "; pass the authority with --ca FILE" } else { "" };
+    format!("cannot ask {url}: {error}{remedy}")
 }
 
 /// The reason and the remedy of an answer that is an error.

@@ -110,7 +110,10 @@ impl Front {
     pub(super) fn reload(&self) {
         let before = self.0.live.plan();
         match self.0.source.plan(Some(&before)) {
-            Err(faults) => log::error!("the configuration is not reloaded, and nothing changes:\n{faults}"),
+            Err(faults) => {
+                let faults = faults.to_string().replace('\n', "; "); // the log escapes ends of lines
+                log::error!("the configuration is not reloaded, and nothing changes: {faults}");
+            }
             Ok(plan) => {
                 let stays = [
                     (plan.listen != before.listen, "listen"),

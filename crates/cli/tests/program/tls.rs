@@ -258,3 +258,15 @@ fn a_build_that_orders_no_certificates_names_the_feature() {
         assert!(said.err.contains("--acme") && said.err.contains("the feature `acme`"), "{said:?}");
     }
 }
+
+#[test]
+fn an_operation_of_a_hub_names_the_option_for_its_authority() {
+    let home = Home::new();
+    let hub = home.serve(&["--app", "hub"]);
+    assert_eq!(home.run(&["cert", "--dir", "other"]).code, Some(0));
+    std::fs::write(home.0.join("app.key"), "k".repeat(32)).unwrap();
+    let url = hub.url.replace("wss://", "https://");
+    let ask = |ca: &str| home.run(&["hub", "history", &url, "--key-file", "app.key", "--ca", ca, "log:x"]);
+    let strange = ask("other/ca.pem");
+    assert!(strange.code == Some(3) && strange.err.contains("; pass the authority with --ca FILE"), "{strange:?}");
+}
