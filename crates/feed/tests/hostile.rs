@@ -1,5 +1,5 @@
 //! Messages of venues that mean harm, or err.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+#![expect(clippy::panic, reason = "all of this runs inside tests")]
 
 use tautline_feed::{
     Action, Binance, Channel, Coinbase, Feed, FeedConfig, Kraken, LinkId, Listener, Notice, Time, Venue,
