@@ -18,20 +18,21 @@ use crate::{Capabilities, ClientConfig, EngineKind, Error, KeyCost, ServerConfig
 #[derive(Clone, Debug)]
 pub struct Engine<A, B = A> {
     server: A,
-    client: B,
+    client: Result<B, Error>,
 }
 
 impl<A, B> Engine<A, B> {
     /// Accepts connections by `server`, and opens them by `client`.
     #[must_use]
     pub const fn new(server: A, client: B) -> Self {
-        Self { server, client }
+        Self { server, client: Ok(client) }
     }
 }
 
 /// The kind of such engines: one kind for connections that it accepts, and one for those that it opens.
 ///
-/// The latter trusts the roots of a [default configuration](crate::ClientConfig).
+/// The latter trusts the roots of a [default configuration](crate::ClientConfig). If it cannot be made, as on a machine without
+/// roots, each connection to an address with TLS fails, and all others are possible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kind<A, B = A>(pub A, pub B);
 
@@ -43,7 +44,7 @@ impl<A: EngineKind, B: EngineKind> EngineKind for Kind<A, B> {
     }
 
     fn server(self, config: &ServerConfig) -> Result<Self::Engine, Error> {
-        Ok(Engine::new(self.0.server(config)?, self.1.client(&ClientConfig::default())?))
+        Ok(Engine { server: self.0.server(config)?, client: self.1.client(&ClientConfig::default()) })
     }
 
     fn client(self, config: &ClientConfig) -> Result<Self::Engine, Error> {
@@ -63,10 +64,11 @@ impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
     }
 
     fn connect(&self, host: &str) -> Result<Self::Session, Error> {
-        if self.client.is_plain() {
+        let client = self.client.as_ref().map_err(Clone::clone)?;
+        if client.is_plain() {
             return Err(Error::ApiMisuse("this loop has no TLS for connections that it opens"));
         }
-        Ok(Box::new(self.client.connect(host)?))
+        Ok(Box::new(client.connect(host)?))
     }
 
     fn connect_plain(&self) -> Option<Self::Session> {
@@ -95,5 +97,38 @@ impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
 
     fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
         self.server.restore_tickets(saved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kind;
+    use crate::{Capabilities, ClientConfig, Engine as _, EngineKind, Error, ServerConfig, Session as _, plain};
+
+    /// Makes no clients.
+    #[derive(Clone, Copy, Debug)]
+    struct Rootless;
+
+    impl EngineKind for Rootless {
+        type Engine = plain::Engine;
+
+        fn capabilities(self) -> &'static Capabilities {
+            EngineKind::capabilities(plain::Engine)
+        }
+
+        fn server(self, _: &ServerConfig) -> Result<Self::Engine, Error> {
+            Ok(plain::Engine)
+        }
+
+        fn client(self, _: &ClientConfig) -> Result<Self::Engine, Error> {
+            Err(Error::Config("no roots".to_owned()))
+        }
+    }
+
+    #[test]
+    fn without_roots_only_connections_with_tls_fail() {
+        let engine = Kind(Rootless, Rootless).server(&ServerConfig::new([])).unwrap();
+        assert!(engine.accept().unwrap().is_plain() && engine.connect_plain().is_some());
+        assert_eq!(engine.connect("localhost").err(), Some(Error::Config("no roots".to_owned())));
     }
 }
