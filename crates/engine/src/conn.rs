@@ -3,11 +3,10 @@ use crate::link::info::{Cold, Info};
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::probe::MessageTimes;
-use crate::turn::shared::Shared;
 use tautline_conn::front::Via;
 use tautline_conn::message::{Delivery, Outgoing};
 use tautline_conn::outbound::Outbound;
-use tautline_io::{Address, Driver, Token};
+use tautline_io::Address;
 use tautline_ws::{CloseCode, Kind};
 
 /// A connection, lent to the handler for one call.
@@ -33,23 +32,21 @@ use tautline_ws::{CloseCode, Kind};
 /// }
 /// ```
 pub struct Conn<'a, T> {
-    pub(crate) token: Token,
     pub(crate) out: &'a mut Outbound,
     pub(crate) transport: Transport<'a>,
-    /// `None` once the connection has ended, so that nothing is sent.
-    pub(crate) driver: Option<&'a mut dyn Driver>,
+    /// Built once for all messages of a call.
+    pub(crate) outlet: DriverOutlet<'a>,
     pub(crate) cold: &'a mut Option<Box<Cold>>,
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
     pub(crate) paused: &'a mut bool,
-    pub(crate) shared: &'a mut Shared,
 }
 
 impl<T> Conn<'_, T> {
     /// The connection's identifier.
     #[must_use]
     pub const fn id(&self) -> ConnId {
-        ConnId { shard: self.shared.shard, token: self.token }
+        ConnId { shard: self.outlet.shared.shard, token: self.outlet.token }
     }
 
     /// The peer's address. Behind proxies that [`Config::front`](crate::Config) names, that of the client.
@@ -99,7 +96,7 @@ impl<T> Conn<'_, T> {
     /// They are with a [`Probe`](crate::probe::Probe) that measures them, within `on_message` and the last call of `on_chunk`.
     #[must_use]
     pub const fn times(&self) -> Option<&MessageTimes> {
-        self.shared.times.as_ref()
+        self.outlet.shared.times.as_ref()
     }
 
     /// Sends a text message.
@@ -114,8 +111,7 @@ impl<T> Conn<'_, T> {
 
     /// Sends a message. If the peer is slow, [`SlowConsumer`](crate::SlowConsumer) decides about the message.
     pub fn send(&mut self, message: Outgoing<'_>) -> Delivery {
-        let Self { token, out, transport, driver, shared, .. } = self;
-        out.send(message, transport, &mut DriverOutlet { driver, token: *token, shared })
+        self.out.send(message, &mut self.transport, &mut self.outlet)
     }
 
     /// Sends a message like [`send`](Self::send), and times its way to the network card. [`Handler::on_sent`](crate::Handler::on_sent)
@@ -152,9 +148,9 @@ impl<T> Conn<'_, T> {
     /// ```
     pub fn send_timed(&mut self, message: Outgoing<'_>, id: u64) -> Delivery {
         let conn = self.id();
-        let mark = self.shared.decide(conn, id);
+        let mark = self.outlet.shared.decide(conn, id);
         let delivery = self.send(message);
-        self.shared.taken(mark, delivery);
+        self.outlet.shared.taken(mark, delivery);
         delivery
     }
 
@@ -164,8 +160,7 @@ impl<T> Conn<'_, T> {
     /// whole if too many bytes wait for the peer. It can be sent again after [`on_drain`](crate::Handler::on_drain). A piece
     /// whose kind differs from the first piece's is dropped too.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
-        let Self { token, out, transport, driver, shared, .. } = self;
-        out.fragment((kind, payload, last), transport, &mut DriverOutlet { driver, token: *token, shared })
+        self.out.fragment((kind, payload, last), &mut self.transport, &mut self.outlet)
     }
 
     /// Sends a ping of at most 125 bytes.
@@ -176,7 +171,7 @@ impl<T> Conn<'_, T> {
         if !self.transport.phase.takes_messages() {
             return Ok(());
         }
-        self.out.ping(payload, self.transport.wire, self.shared.means())
+        self.out.ping(payload, self.transport.wire, self.outlet.shared.means())
     }
 
     /// Sends a close frame behind everything sent so far. Later messages of the peer are not delivered.
@@ -233,7 +228,7 @@ impl<T> Conn<'_, T> {
 impl<T> Conn<'_, T> {
     /// [`Link::holds_back`](crate::link::state::Link::holds_back) of a connection that is lent.
     pub(crate) fn holds_back(&self, answered: u64) -> bool {
-        let pause_above = self.shared.config.limits.pause_receive_above;
+        let pause_above = self.outlet.shared.config.limits.pause_receive_above;
         self.transport.phase.takes_messages()
             && (*self.paused || self.info.dial.is_none() && self.out.lags(self.transport.wire, answered, pause_above))
     }

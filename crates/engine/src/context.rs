@@ -178,7 +178,7 @@ impl ShardContext<'_> {
 impl<T> Conn<'_, T> {
     /// The connection's shard: its timers, topics and handle.
     pub const fn shard(&mut self) -> ShardContext<'_> {
-        ShardContext { shared: self.shared }
+        ShardContext { shared: self.outlet.shared }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::conn::Conn;
 use crate::dial::times::DialStep;
 use crate::handler::{Chunk, Handler};
+use crate::link::outlet::DriverOutlet;
 use crate::link::phase::{Phase, Transport};
 use crate::link::state::{Awaits, Link};
 use crate::offload::Step;
@@ -362,15 +363,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         } = &mut *link;
         // Built once for all messages of a record, since a small message costs little more than this.
         let mut conn = Conn {
-            token: *token,
             out,
             transport: Transport { phase, wire, session, in_kernel: kernel.in_kernel() },
-            driver: Some(driver),
+            outlet: DriverOutlet { driver: Some(driver), token: *token, shared: &mut self.shared },
             cold,
             info,
             state,
             paused,
-            shared: &mut self.shared,
         };
         // All that it refers to lies elsewhere, so that the compiler can keep its fields in registers.
         let mut visitor = Visited {
@@ -416,12 +415,12 @@ struct Visited<'v, 'c, H: Handler> {
 impl<H: Handler> Visitor for Visited<'_, '_, H> {
     #[inline]
     fn pool(&mut self) -> &mut Pool {
-        &mut self.conn.shared.pool
+        &mut self.conn.outlet.shared.pool
     }
 
     #[inline]
     fn wants_frame(&mut self, used: usize) -> bool {
-        if used > 0 && self.conn.shared.visit.is_over(self.clock) {
+        if used > 0 && self.conn.outlet.shared.visit.is_over(self.clock) {
             self.is_over = true;
             return false;
         }
@@ -429,7 +428,7 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
             return false;
         }
         if let Some(probe) = self.probe {
-            self.conn.shared.times = None;
+            self.conn.outlet.shared.times = None;
             probe.decoding();
         }
         true
@@ -448,29 +447,29 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
         let taken = conn.out.taken();
         // After our close frame, messages are no longer delivered.
         let open = conn.transport.phase.takes_messages();
-        conn.shared.visit.spend(MESSAGE + len_of(&event));
+        conn.outlet.shared.visit.spend(MESSAGE + len_of(&event));
         match event {
             Event::Message(message) => {
-                conn.shared.counters.messages_in.add(1);
+                conn.outlet.shared.counters.messages_in.add(1);
                 if open {
-                    *self.last_message = conn.shared.now;
+                    *self.last_message = conn.outlet.shared.now;
                     if let Some(probe) = self.probe {
-                        conn.shared.times = probe.calling(conn.info.dial);
+                        conn.outlet.shared.times = probe.calling(conn.info.dial);
                     }
                     handler.on_message(conn, message);
                 }
             }
             Event::Chunk { kind, data, first, last } => {
-                conn.shared.counters.messages_in.add(u64::from(last));
+                conn.outlet.shared.counters.messages_in.add(u64::from(last));
                 if open {
-                    *self.last_message = conn.shared.now;
+                    *self.last_message = conn.outlet.shared.now;
                     if last && let Some(probe) = self.probe {
-                        conn.shared.times = probe.calling(conn.info.dial);
+                        conn.outlet.shared.times = probe.calling(conn.info.dial);
                     }
                     handler.on_chunk(conn, Chunk { kind, data, first, last });
                 }
             }
-            Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared.means())?,
+            Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.outlet.shared.means())?,
             Event::Pong(payload) if open => handler.on_pong(conn, payload),
             Event::Ping(_) | Event::Pong(_) | Event::Close(_) => {}
         }

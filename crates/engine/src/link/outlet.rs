@@ -15,14 +15,14 @@ use tautline_ws::deflate::SharedDeflater;
 const SHARED: usize = 1 << 20;
 
 /// The driver, and the means of the loop.
-pub(crate) struct DriverOutlet<'a, 'd> {
+pub(crate) struct DriverOutlet<'a> {
     /// `None` once the connection has ended, so that nothing is sent.
-    pub(crate) driver: &'a mut Option<&'d mut dyn Driver>,
+    pub(crate) driver: Option<&'a mut dyn Driver>,
     pub(crate) token: Token,
     pub(crate) shared: &'a mut Shared,
 }
 
-impl Outlet for DriverOutlet<'_, '_> {
+impl Outlet for DriverOutlet<'_> {
     #[inline]
     fn means(&mut self) -> Means<'_> {
         self.shared.means()
@@ -64,13 +64,13 @@ impl Outlet for DriverOutlet<'_, '_> {
     }
 
     fn shutdown(&mut self) {
-        if let Some(driver) = self.driver {
+        if let Some(driver) = &mut self.driver {
             driver.shutdown(self.token);
         }
     }
 
     fn give_keys(&mut self, keys: TrafficKeys) {
-        if let Some(driver) = self.driver
+        if let Some(driver) = &mut self.driver
             && let Err(error) = driver.give_keys(self.token, keys)
         {
             log::error!("cannot pass later keys to the kernel: {error}");

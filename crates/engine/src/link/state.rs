@@ -147,11 +147,9 @@ impl<S, T> Link<S, T> {
     where
         S: Session,
     {
-        let token = self.token;
         // Those are of another call.
         shared.times = None;
         act(&mut Conn {
-            token,
             out: &mut self.out,
             transport: Transport {
                 phase: &mut self.phase,
@@ -159,12 +157,11 @@ impl<S, T> Link<S, T> {
                 session: &mut self.session,
                 in_kernel: self.kernel.in_kernel(),
             },
-            driver,
+            outlet: DriverOutlet { driver, token: self.token, shared },
             cold: &mut self.cold,
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
-            shared,
         })
     }
 
@@ -176,7 +173,7 @@ impl<S, T> Link<S, T> {
         let Self { token, phase, out, wire, session, kernel, .. } = self;
         out.flush(
             &mut Transport { phase, wire, session, in_kernel: kernel.in_kernel() },
-            &mut DriverOutlet { driver: &mut Some(driver), token: *token, shared },
+            &mut DriverOutlet { driver: Some(driver), token: *token, shared },
         );
     }
 

@@ -60,11 +60,11 @@ impl<T> Raw<'_, T> {
     ///
     /// Nothing bounds them: a caller with more pauses their source, and goes on after [`RawEvent::Drained`](crate::RawEvent).
     pub fn write(&mut self, bytes: &[u8]) -> Option<usize> {
-        let Conn { token, out, transport, driver, shared, .. } = &mut self.conn;
+        let Conn { out, transport, outlet, .. } = &mut self.conn;
         if !is_writable(transport.phase) {
             return None;
         }
-        out.write(bytes, transport, &mut DriverOutlet { driver, token: *token, shared });
+        out.write(bytes, transport, outlet);
         Some(out.buffered(transport.wire))
     }
 
@@ -95,8 +95,9 @@ impl<T> Raw<'_, T> {
 
     /// The other raw connections of this loop.
     pub fn others(&mut self) -> Others<'_, T> {
-        let driver = self.conn.driver.as_mut().map(|driver| &mut **driver as &mut dyn Driver);
-        Others { slots: &mut *self.slots, driver, shared: self.conn.shared }
+        let DriverOutlet { driver, shared, .. } = &mut self.conn.outlet;
+        let driver = driver.as_mut().map(|driver| &mut **driver as &mut dyn Driver);
+        Others { slots: &mut *self.slots, driver, shared }
     }
 }
 
@@ -118,13 +119,13 @@ pub struct Others<'a, T> {
 impl<T> Others<'_, T> {
     /// Writes bytes, as [`Raw::write`] does.
     pub fn write(&mut self, to: ConnId, bytes: &[u8]) -> Option<usize> {
-        let (parts, mut driver, shared) = self.parts(to)?;
+        let (parts, driver, shared) = self.parts(to)?;
         let Parts { phase, wire, session, out, in_kernel, .. } = parts;
         if !is_writable(phase) {
             return None;
         }
         let mut transport = Transport { phase, wire, session, in_kernel };
-        out.write(bytes, &mut transport, &mut DriverOutlet { driver: &mut driver, token: to.token, shared });
+        out.write(bytes, &mut transport, &mut DriverOutlet { driver, token: to.token, shared });
         Some(out.buffered(transport.wire))
     }
 

@@ -5,6 +5,7 @@ use crate::dial::times::DialStep;
 use crate::handler::Handler;
 use crate::http::request::Request;
 use crate::ids::{ConnId, DialId};
+use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
@@ -31,7 +32,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let Link { token, phase, session, out, wire, info, cold, state, paused, kernel, .. } = link;
         self.shared.times = None;
         let transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
-        let conn = Conn { token: *token, out, transport, driver, cold, info, state, paused, shared: &mut self.shared };
+        let outlet = DriverOutlet { driver, token: *token, shared: &mut self.shared };
+        let conn = Conn { out, transport, outlet, cold, info, state, paused };
         act(&mut self.handler, &mut Raw { conn, slots: &mut self.slots })
     }
 

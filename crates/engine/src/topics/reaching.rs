@@ -119,7 +119,7 @@ impl<T> Conn<'_, T> {
         let id = self.id();
         // A connection that has ended must not remember a handle that nobody marks as ended.
         let ended = !self.transport.phase.is_open();
-        let new = || ConnHandle::new(self.shared.remote.clone(), id, ended);
+        let new = || ConnHandle::new(self.outlet.shared.remote.clone(), id, ended);
         if ended {
             return new();
         }

@@ -44,10 +44,10 @@ impl<T> Conn<'_, T> {
     }
 
     fn subscribe_to(&mut self, scope: Scope, name: &str) -> bool {
-        let refusal = if self.subscriptions() >= self.shared.config.limits.max_subscriptions {
+        let refusal = if self.subscriptions() >= self.outlet.shared.config.limits.max_subscriptions {
             Some("limits.max_subscriptions")
-        } else if self.shared.account.refuses_more {
-            Some(self.shared.config.limits.name_of_memory())
+        } else if self.outlet.shared.account.refuses_more {
+            Some(self.outlet.shared.config.limits.name_of_memory())
         } else {
             None
         };
@@ -55,7 +55,7 @@ impl<T> Conn<'_, T> {
             let names = self.cold.as_ref().and_then(|cold| cold.names(scope));
             return names.is_some_and(|names| names.contains(name)) || self.refuse_subscription(limit);
         }
-        if let Some(name) = self.shared.subscribe(scope, name, self.token) {
+        if let Some(name) = self.outlet.shared.subscribe(scope, name, self.outlet.token) {
             self.keep(|cold| cold.names_mut(scope).get_or_insert_default().push(name));
         }
         true
@@ -66,15 +66,15 @@ impl<T> Conn<'_, T> {
     /// Applications that keep names of topics for each connection save memory with it.
     #[must_use]
     pub fn subscribed(&self, topic: &str) -> Option<Arc<str>> {
-        self.shared.topics.name_of(topic, self.token)
+        self.outlet.shared.topics.name_of(topic, self.outlet.token)
     }
 
     /// Counts and logs a subscription that is one too many.
     #[cold]
     fn refuse_subscription(&mut self, limit: &str) -> bool {
-        self.shared.counters.subscriptions_refused.add(1);
+        self.outlet.shared.counters.subscriptions_refused.add(1);
         let line = format_args!("a subscription was refused ({limit})");
-        self.shared.log_peer(log::Level::Info, &self.info.peer, line);
+        self.outlet.shared.log_peer(log::Level::Info, &self.info.peer, line);
         false
     }
 
@@ -95,7 +95,7 @@ impl<T> Conn<'_, T> {
     }
 
     fn unsubscribe_from(&mut self, scope: Scope, name: &str) {
-        if self.shared.unsubscribe(scope, name, self.token) {
+        if self.outlet.shared.unsubscribe(scope, name, self.outlet.token) {
             self.keep(|cold| {
                 let names = cold.names_mut(scope);
                 if names.as_mut().is_none_or(|names| names.remove(name)) {
@@ -110,7 +110,7 @@ impl<T> Conn<'_, T> {
         let cold = self.cold.get_or_insert_default();
         let before = cold.kept();
         let result = act(cold);
-        self.shared.account.keep(self.token, &before, &cold.kept());
+        self.outlet.shared.account.keep(self.outlet.token, &before, &cold.kept());
         result
     }
 
@@ -124,7 +124,7 @@ impl<T> Conn<'_, T> {
     /// With a [`Bridge`](crate::Bridge) it also goes to the subscribers on other hosts, unless the result says why not. The
     /// message's key and policy, and the wish not to compress it, hold for this host.
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) -> Reach {
-        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published))
+        self.outlet.shared.publish(Publication::to_topic(topic, message, &self.outlet.shared.published))
     }
 
     /// Sends `message` to every open connection on every shard of this host, also to this one.
@@ -132,13 +132,14 @@ impl<T> Conn<'_, T> {
     /// It leaves as [published](Self::publish) messages do, and no connection needs a subscription, which takes memory.
     /// Connections that open during the delivery may get it or not.
     pub fn broadcast(&mut self, message: Outgoing<'_>) {
-        self.shared.publish(Publication::new(Recipients::All, message, &self.shared.published));
+        self.outlet.shared.publish(Publication::new(Recipients::All, message, &self.outlet.shared.published));
     }
 
     /// Publishes like [`publish`](Self::publish), but not to this connection.
     pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) -> Reach {
-        let except = Some(self.token);
-        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message, &self.shared.published) })
+        let except = Some(self.outlet.token);
+        let shared = &mut *self.outlet.shared;
+        shared.publish(Publication { except, ..Publication::to_topic(topic, message, &shared.published) })
     }
 
     /// Sends `message` to the subscribers of a topic, to a list of connections, or to all, like [`publish`](Self::publish).
@@ -152,7 +153,7 @@ impl<T> Conn<'_, T> {
         message: Outgoing<'_>,
         done: impl FnOnce(Receipt) + Send + 'static,
     ) {
-        self.shared.publish(Publication::new(to.into(), message, &self.shared.published).counted(done));
+        self.outlet.shared.publish(Publication::new(to.into(), message, &self.outlet.shared.published).counted(done));
     }
 
     /// Sends `message` to these connections, on whichever shards they are. It is framed once, and delivered like a published
@@ -161,7 +162,7 @@ impl<T> Conn<'_, T> {
     /// To a single connection of this shard, a message of at most 64 KiB is sent without an allocation, unless published messages
     /// wait: it does not overtake them.
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        self.shared.send_to(conns, message);
+        self.outlet.shared.send_to(conns, message);
     }
 
     /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.
@@ -169,7 +170,7 @@ impl<T> Conn<'_, T> {
     /// `ServerHandle::subscribers` of the crate `tautline` asks all shards.
     #[must_use]
     pub fn subscribers(&self, topic: &str) -> usize {
-        self.shared.topics.count(topic)
+        self.outlet.shared.topics.count(topic)
     }
 }
 

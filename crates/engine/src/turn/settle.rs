@@ -199,7 +199,7 @@ impl Shared {
         }
         let Link { token, phase, session, out, wire, kernel, .. } = link;
         let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
-        let mut outlet = DriverOutlet { driver: &mut Some(driver), token: *token, shared: self };
+        let mut outlet = DriverOutlet { driver: Some(driver), token: *token, shared: self };
         if out.is_blocked(transport.wire) {
             // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
             out.flush_all(&mut transport, &mut outlet);

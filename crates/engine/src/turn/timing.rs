@@ -44,14 +44,14 @@ impl<T> Conn<'_, T> {
         if !self.transport.phase.takes_messages() && !self.transport.phase.is_raw() {
             return;
         }
-        let at = self.shared.now + millis(after);
+        let at = self.outlet.shared.now + millis(after);
         let more = self.cold.get_or_insert_default().more();
         if let Some(timer) = more.timers.iter_mut().find(|timer| timer.id == id) {
             timer.at = at;
-            timer.scheduled = self.shared.timers.schedule(self.token, at, timer.scheduled);
+            timer.scheduled = self.outlet.shared.timers.schedule(self.outlet.token, at, timer.scheduled);
             return;
         }
-        let scheduled = self.shared.timers.schedule(self.token, at, 0);
+        let scheduled = self.outlet.shared.timers.schedule(self.outlet.token, at, 0);
         self.keep(|cold| {
             let timers = &mut cold.more().timers;
             // Most connections that have timers have one.
