@@ -555,11 +555,8 @@ impl Outbound {
         if self.queue.has_memory() {
             self.encode_queued(wire, outlet);
         }
-        if self.queue.is_empty()
-            && let Some(close) = self.close.take()
-        {
-            let (code, reason) = *close;
-            self.cork.close(code, &reason, outlet.means());
+        if self.close.is_some() && self.queue.is_empty() {
+            self.encode_close(outlet);
         }
     }
 
@@ -576,6 +573,14 @@ impl Outbound {
                 Item::Shared(publication) => self.encode_publication::<O, (), ()>(&publication, None, outlet),
                 Item::Fragment { kind, payload, last } => self.encode_fragment(kind, &payload, last, outlet),
             }
+        }
+    }
+
+    #[cold]
+    fn encode_close<O: Outlet>(&mut self, outlet: &mut O) {
+        if let Some(close) = self.close.take() {
+            let (code, reason) = *close;
+            self.cork.close(code, &reason, outlet.means());
         }
     }
 

@@ -241,9 +241,14 @@ impl<W, R> Transport<'_, W, R> {
     #[inline]
     pub fn pass_keys<O: Outlet>(&mut self, outlet: &mut O) {
         if self.in_kernel {
-            while let Some(keys) = self.session.next_kernel_keys() {
-                outlet.give_keys(keys);
-            }
+            self.give_keys(outlet);
+        }
+    }
+
+    #[inline(never)]
+    fn give_keys<O: Outlet>(&mut self, outlet: &mut O) {
+        while let Some(keys) = self.session.next_kernel_keys() {
+            outlet.give_keys(keys);
         }
     }
 
@@ -255,8 +260,13 @@ impl<W, R> Transport<'_, W, R> {
         }
         if self.wire.sealed.is_empty() && self.session.is_plain() {
             core::mem::swap(cork, &mut self.wire.sealed);
-            return;
+        } else {
+            self.seal_records(cork, outlet);
         }
+    }
+
+    #[inline(never)]
+    fn seal_records<O: Outlet>(&mut self, cork: &mut Buf, outlet: &mut O) {
         let taken = core::mem::take(cork);
         if taken.len() < 2 * BATCH {
             outlet.means().pool.reserve(&mut self.wire.sealed, sealed_len(taken.len()));
@@ -331,7 +341,16 @@ impl<W, R> Transport<'_, W, R> {
     /// close_notify is sent if the TLS session is alive.
     #[inline]
     pub(crate) fn finish<O: Outlet>(&mut self, outlet: &mut O) -> bool {
-        let Some(finish) = self.phase.finish_mut().filter(|finish| finish.is_due()) else { return false };
+        let is_due = self.phase.finish_mut().is_some_and(|finish| finish.is_due());
+        if is_due {
+            self.finish_now(outlet);
+        }
+        is_due
+    }
+
+    #[cold]
+    fn finish_now<O: Outlet>(&mut self, outlet: &mut O) {
+        let Some(finish) = self.phase.finish_mut() else { return };
         if *finish == Finish::Wanted {
             outlet.means().pool.reserve(&mut self.wire.sealed, sealed_len(0));
             self.session.close(&mut self.wire.sealed);
@@ -339,7 +358,6 @@ impl<W, R> Transport<'_, W, R> {
         *finish = Finish::Done;
         self.send(outlet);
         outlet.shutdown();
-        true
     }
 
     /// Whether no sealed bytes wait for the outlet.
