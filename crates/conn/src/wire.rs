@@ -320,14 +320,13 @@ impl<W, R> Transport<'_, W, R> {
     }
 
     /// Gives the outlet all sealed bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send<O: Outlet>(&mut self, outlet: &mut O) {
         self.pass_keys(outlet);
-        let sealed = core::mem::take(&mut self.wire.sealed);
-        if sealed.is_empty() {
-            outlet.means().pool.give(sealed);
-            return;
+        if self.is_empty() {
+            return self.wire.tidy(outlet.means().pool);
         }
+        let sealed = core::mem::take(&mut self.wire.sealed);
         let len = sealed.len();
         let last = self.phase.finish_mut().is_some_and(|finish| *finish == Finish::Done);
         if let Some(kept) = outlet.send(sealed, last) {

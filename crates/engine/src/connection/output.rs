@@ -166,7 +166,7 @@ impl<S: Session> Output<S> {
 
     /// Seals what waits, if the caller has written all earlier bytes, so that it shares records. Ends our direction behind it, if
     /// that is due.
-    #[inline]
+    #[inline(never)]
     pub(super) fn flush(&mut self, context: &mut Context) {
         let (out, mut transport, mut outlet) = self.parts(context);
         out.flush(&mut transport, &mut outlet);

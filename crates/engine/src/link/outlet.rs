@@ -33,6 +33,7 @@ impl Outlet for DriverOutlet<'_> {
         self.shared.config.slow_consumer
     }
 
+    #[inline(never)]
     fn send(&mut self, sealed: Buf, last: bool) -> Option<Kept> {
         let Self { driver, token, shared } = self;
         let Some(driver) = driver else {
