@@ -22,7 +22,7 @@ pub enum Form {
 ///
 /// let (mut body, mut out) = (Body::new(Framing::Chunked, Form::AsIs), Vec::new());
 /// let used = body.pass(b"5;x=y\r\nhello\r\n0\r\nTrailer: t\r\n\r\nnext", |bytes| out.extend_from_slice(bytes))?;
-/// assert_eq!((used, body.is_whole(), out), (32, true, b"5\r\nhello\r\n0\r\n\r\n".to_vec()));
+/// assert_eq!((used, body.is_whole(), out), (31, true, b"5\r\nhello\r\n0\r\n\r\n".to_vec()));
 /// # Ok::<(), tautline_proxy::forward::Flaw>(())
 /// ```
 #[derive(Clone, Debug)]
