@@ -109,6 +109,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.stop(link, stop);
             }
             self.flush(driver, link);
+            // The kernel may have taken everything at once, and then no event follows.
+            if link.is_drained() && link.awaits == Awaits::Nothing {
+                self.report_drained(driver, link);
+            }
             self.stream(driver, link);
         }
         self.report_late_end(driver, link);
