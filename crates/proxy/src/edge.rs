@@ -279,7 +279,7 @@ impl Edge {
     /// The peer of a connection has ended its direction.
     fn finished(&mut self, raw: &mut Raw<'_, Side>, whole: bool) {
         match take(raw.state()) {
-            Side::Nothing => raw.end(),
+            Side::Nothing | Side::Full => raw.end(),
             Side::Client(mut exchange) => {
                 // A client that sends nothing more may still read.
                 exchange.keep_alive = false;
@@ -313,6 +313,7 @@ impl Edge {
             // A server's end of a tunnel may have been idle before. The client's end has the deadline.
             tunnel @ Side::Tunnel { .. } if id == IDLE => *raw.state() = tunnel,
             Side::Nothing => {}
+            Side::Full => *raw.state() = Side::Full,
             Side::Client(exchange) if now < exchange.due => {
                 raw.set_timer(exchange.due - now, DEADLINE);
                 *raw.state() = Side::Client(exchange);
@@ -352,7 +353,7 @@ impl Edge {
 
     fn closed(&mut self, raw: &mut Raw<'_, Side>, cause: &Cause) {
         match take(raw.state()) {
-            Side::Nothing => {}
+            Side::Nothing | Side::Full => {}
             Side::Client(exchange) => self.abandon(raw, &exchange),
             Side::Server(server) => self.server_ended(raw, *server, false),
             // Both directions have ended, and the other side knows.
@@ -441,6 +442,8 @@ impl Handler for Edge {
             }
             Side::Client(_) => self.client_bytes(raw, bytes),
             Side::Server(_) => self.server_bytes(raw, bytes),
+            // The next request waits.
+            Side::Full => 0,
             Side::Nothing => {
                 raw.end();
                 bytes.len()
@@ -455,6 +458,11 @@ impl Handler for Edge {
             RawEvent::Drained => {
                 let partner = match raw.state() {
                     Side::Nothing => None,
+                    Side::Full => {
+                        *raw.state() = Side::Nothing;
+                        raw.resume_http();
+                        None
+                    }
                     Side::Client(exchange) => exchange.server,
                     Side::Server(server) => server.client,
                     Side::Tunnel { partner, .. } => Some(*partner),
@@ -463,7 +471,7 @@ impl Handler for Edge {
             }
             RawEvent::Timer(id) => self.timer(raw, id),
             RawEvent::Drain => match raw.state() {
-                Side::Nothing => raw.end(),
+                Side::Nothing | Side::Full => raw.end(),
                 Side::Client(exchange) => exchange.keep_alive = false,
                 Side::Server(server) if server.client.is_none() => raw.end(),
                 // They have the time of the drain.
@@ -532,11 +540,8 @@ fn take_sent(others: &mut Others<'_, Side>, client: ConnId, server: ConnId) -> O
 
 /// The response to a client is complete.
 fn finish_client(others: &mut Others<'_, Side>, client: ConnId, keep_alive: bool) {
-    if keep_alive {
-        others.resume_http(client);
-    } else {
-        others.end(client);
-    }
+    let mut client = Other(others, client);
+    if keep_alive { client.next_request() } else { client.end() }
 }
 
 /// Answers a request that gets no response from a server. One that is cut off is shown by a reset.
@@ -557,7 +562,7 @@ fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {
     let keep_alive = write_response(response, shape, None, &mut out);
     client.write(out.filled());
     client.note_status(response.status());
-    if keep_alive { client.resume_http() } else { client.end() }
+    if keep_alive { client.next_request() } else { client.end() }
 }
 
 const fn is_idempotent(method: &Method) -> bool {

@@ -1,4 +1,4 @@
-use super::Side;
+use super::{MOST_WAITING, Side, put};
 use tautline::ConnId;
 use tautline::http::StatusCode;
 use tautline::layers::engine::{Others, Raw};
@@ -8,7 +8,8 @@ pub(super) trait Peer {
     fn write(&mut self, bytes: &[u8]);
     fn end(&mut self);
     fn reset(&mut self);
-    fn resume_http(&mut self);
+    /// Reads the next request, as soon as the client has read enough of the responses before: it may send many and read nothing.
+    fn next_request(&mut self);
     fn note_status(&mut self, status: StatusCode);
 }
 
@@ -25,8 +26,13 @@ impl Peer for Raw<'_, Side> {
         Raw::reset(self);
     }
 
-    fn resume_http(&mut self) {
-        Raw::resume_http(self);
+    fn next_request(&mut self) {
+        if self.buffered() > MOST_WAITING {
+            *self.state() = Side::Full;
+            self.notify_drain();
+        } else {
+            self.resume_http();
+        }
     }
 
     fn note_status(&mut self, status: StatusCode) {
@@ -50,8 +56,13 @@ impl Peer for Other<'_, '_> {
         self.0.reset(self.1);
     }
 
-    fn resume_http(&mut self) {
-        self.0.resume_http(self.1);
+    fn next_request(&mut self) {
+        if self.0.buffered(self.1).is_some_and(|waits| waits > MOST_WAITING) {
+            put(self.0, self.1, Side::Full);
+            self.0.notify_drain(self.1);
+        } else {
+            self.0.resume_http(self.1);
+        }
     }
 
     fn note_status(&mut self, status: StatusCode) {

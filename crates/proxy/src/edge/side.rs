@@ -16,6 +16,8 @@ pub enum Side {
     /// None: it reads requests, or ends.
     #[default]
     Nothing,
+    /// A client that is to read the responses that wait for it before its next request is read.
+    Full,
     /// A client with a request.
     Client(Box<Exchange>),
     /// A connection to a server.
