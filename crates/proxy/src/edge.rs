@@ -14,7 +14,7 @@ mod side;
 
 pub use side::{Exchange, ServerSide, Side};
 
-use crate::balance::Attempt;
+use crate::balance::{Attempt, Lease};
 use crate::decision::{Decision, source};
 use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
 use crate::forward::{Body, Form, Framing};
@@ -133,10 +133,11 @@ impl Edge {
             *raw.state() = Side::Client(exchange);
             return 0;
         };
-        exchange.due = Instant::now() + exchange.backend.times.body;
         let mut waits = None;
         match exchange.body.pass(bytes, |piece| waits = raw.others().write(server, piece)) {
             Ok(used) => {
+                let times = &exchange.backend.times;
+                exchange.due = Instant::now() + if exchange.body.is_whole() { times.head } else { times.body };
                 *raw.state() = Side::Client(exchange);
                 bound(raw, server, waits);
                 used
@@ -161,7 +162,6 @@ impl Edge {
             raw.end();
             return bytes.len();
         };
-        exchange.due = Instant::now() + exchange.backend.times.body;
         let mut used = 0;
         while server.body.is_none() {
             let (response, more) = match server.head(&bytes[used..]) {
@@ -200,6 +200,7 @@ impl Edge {
             }
         }
         let Some(body) = &mut server.body else { return bytes.len() };
+        exchange.due = Instant::now() + exchange.backend.times.body;
         let mut waits = None;
         let passed = body.pass(&bytes[used..], |piece| waits = raw.others().write(client, piece));
         match passed {
@@ -253,7 +254,10 @@ impl Edge {
         let Some(mut exchange) = take_sent(&mut others, client, id) else { return };
         if let Some(body) = &mut server.body {
             return match body.end() {
-                Ok(()) if whole => finish_client(&mut others, client, false),
+                Ok(()) if whole => {
+                    exchange.lease.iter().for_each(Lease::succeeded);
+                    finish_client(&mut others, client, false);
+                }
                 _ => others.reset(client),
             };
         }
@@ -307,6 +311,26 @@ impl Edge {
         exchange.server.into_iter().for_each(|server| raw.others().reset(server));
     }
 
+    /// The time for a part of a request or response is up.
+    fn overdue(&mut self, raw: &mut Raw<'_, Side>, exchange: &Exchange, now: Instant) {
+        let mut others = raw.others();
+        let is_stuck = exchange.server.and_then(|server| others.buffered(server)).is_some_and(|waits| waits > 0);
+        let (status, why) = match exchange.server {
+            Some(_) if is_stuck => (StatusCode::GATEWAY_TIMEOUT, "the server does not take the body"),
+            Some(_) if !exchange.body.is_whole() => (StatusCode::REQUEST_TIMEOUT, "the body takes too long"),
+            Some(_) => (StatusCode::GATEWAY_TIMEOUT, "the server did not answer in time"),
+            None => (StatusCode::GATEWAY_TIMEOUT, "the server was not reached in time"),
+        };
+        // A slow client takes no server out.
+        if status == StatusCode::GATEWAY_TIMEOUT
+            && let Some(lease) = &exchange.lease
+        {
+            lease.failed(now);
+        }
+        self.abandon(raw, exchange);
+        fail(raw, exchange, status, why);
+    }
+
     fn timer(&mut self, raw: &mut Raw<'_, Side>, id: u64) {
         let now = Instant::now();
         match take(raw.state()) {
@@ -314,21 +338,15 @@ impl Edge {
             tunnel @ Side::Tunnel { .. } if id == IDLE => *raw.state() = tunnel,
             Side::Nothing => {}
             Side::Full => *raw.state() = Side::Full,
-            Side::Client(exchange) if now < exchange.due => {
-                raw.set_timer(exchange.due - now, DEADLINE);
-                *raw.state() = Side::Client(exchange);
-            }
             Side::Client(exchange) => {
-                if let Some(lease) = &exchange.lease {
-                    lease.failed(now);
+                let left = exchange.due.saturating_duration_since(now);
+                // The deadline to send is for a client that reads slowly.
+                if left.is_zero() && !(exchange.is_answered && raw.buffered() > 0) {
+                    return self.overdue(raw, &exchange, now);
                 }
-                self.abandon(raw, &exchange);
-                let (status, why) = match exchange.server {
-                    Some(_) if !exchange.body.is_whole() => (StatusCode::REQUEST_TIMEOUT, "the body takes too long"),
-                    Some(_) => (StatusCode::GATEWAY_TIMEOUT, "the server did not answer in time"),
-                    None => (StatusCode::GATEWAY_TIMEOUT, "the server was not reached in time"),
-                };
-                fail(raw, &exchange, status, why);
+                let look = exchange.backend.times.look();
+                raw.set_timer(if left.is_zero() { look } else { left.min(look) }, DEADLINE);
+                *raw.state() = Side::Client(exchange);
             }
             Side::Server(server) if server.client.is_none() => {
                 self.pool.forget(&server.endpoint, raw.id());
@@ -423,7 +441,7 @@ impl Handler for Edge {
         let id = raw.id();
         match self.begin(&mut raw.others(), id, &mut exchange) {
             Ok(()) => {
-                raw.set_timer(exchange.backend.times.connect, DEADLINE);
+                raw.set_timer(exchange.backend.times.look(), DEADLINE);
                 *raw.state() = Side::Client(exchange);
             }
             Err((status, why)) => fail(raw, &exchange, status, &why),
@@ -455,20 +473,7 @@ impl Handler for Edge {
         match event {
             RawEvent::Opened => self.opened(raw),
             RawEvent::Finished { whole } => self.finished(raw, whole),
-            RawEvent::Drained => {
-                let partner = match raw.state() {
-                    Side::Nothing => None,
-                    Side::Full => {
-                        *raw.state() = Side::Nothing;
-                        raw.resume_http();
-                        None
-                    }
-                    Side::Client(exchange) => exchange.server,
-                    Side::Server(server) => server.client,
-                    Side::Tunnel { partner, .. } => Some(*partner),
-                };
-                partner.into_iter().for_each(|partner| raw.others().pause(partner, false));
-            }
+            RawEvent::Drained => drained(raw),
             RawEvent::Timer(id) => self.timer(raw, id),
             RawEvent::Drain => match raw.state() {
                 Side::Nothing | Side::Full => raw.end(),
@@ -507,6 +512,36 @@ impl Handler for Edge {
 /// The protocol to which a client wants to change, if it asks for that.
 fn upgrade_of(request: &Request<'_>) -> Option<tautline::http::HeaderValue> {
     if request.is_upgrade { request.http.headers().get(UPGRADE).cloned() } else { None }
+}
+
+/// A connection has taken all bytes, so the other one of its pair is read again.
+fn drained(raw: &mut Raw<'_, Side>) {
+    let own = raw.id();
+    match raw.state() {
+        Side::Nothing => {}
+        Side::Full => {
+            *raw.state() = Side::Nothing;
+            raw.resume_http();
+        }
+        Side::Client(exchange) => {
+            exchange.goes_on();
+            let server = exchange.server;
+            server.into_iter().for_each(|server| raw.others().pause(server, false));
+        }
+        Side::Server(server) => {
+            let Some(client) = server.client else { return };
+            let mut others = raw.others();
+            match others.state(client) {
+                Some(Side::Client(exchange)) if exchange.server == Some(own) => exchange.goes_on(),
+                _ => return,
+            }
+            others.pause(client, false);
+        }
+        Side::Tunnel { partner, .. } => {
+            let partner = *partner;
+            raw.others().pause(partner, false);
+        }
+    }
 }
 
 /// Pauses the connection of the event if too much waits for another one.

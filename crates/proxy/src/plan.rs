@@ -212,6 +212,13 @@ pub struct Times {
     pub tunnel: Duration,
 }
 
+impl Times {
+    /// Time between two looks at the deadline of a request, whose stages have different ones.
+    pub(crate) fn look(&self) -> Duration {
+        self.connect.min(self.head).min(self.body).max(Duration::from_millis(10))
+    }
+}
+
 impl Default for Times {
     fn default() -> Self {
         let seconds = Duration::from_secs;

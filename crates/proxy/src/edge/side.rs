@@ -77,6 +77,13 @@ impl Exchange {
         self.backend.endpoints.get(self.lease.as_ref()?.server().number())
     }
 
+    /// Bytes of a body pass again, after one side was slow.
+    pub(super) fn goes_on(&mut self) {
+        if self.is_answered || !self.body.is_whole() {
+            self.due = Instant::now() + self.backend.times.body;
+        }
+    }
+
     /// The head for the server.
     pub(super) fn head(&mut self) -> Vec<u8> {
         let host = match &self.host {

@@ -52,11 +52,12 @@ pub(crate) fn proxy_of<E: EngineChoice>(tls: Tls<ServerConfig, E>, text: &str) -
     server.start(move |_| Edge::new(live.clone())).unwrap()
 }
 
-fn parsed(text: &str) -> Live {
+pub(crate) fn parsed(text: &str) -> Live {
     Live::new(config::parse(Path::new("taut.toml"), text, None, Instant::now()).unwrap())
 }
 
-fn start(live: Live) -> ServerHandle {
+/// A proxy with a plan that the test sees.
+pub(crate) fn start(live: Live) -> ServerHandle {
     let server = Server::plain().config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
     server.start(move |_| Edge::new(live.clone())).unwrap()
 }
