@@ -2,6 +2,7 @@
 
 use crate::feed::Feeds;
 use crate::log::Log;
+use crate::repeats::Repeats;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tautline::ApplicationMemory;
 
@@ -36,12 +37,15 @@ impl Account {
 pub(crate) struct CommonAccount {
     pub(crate) feeds: Told,
     pub(crate) log: Told,
+    /// Requests that may be repeated.
+    pub(crate) repeats: Told,
 }
 
 impl CommonAccount {
     pub(crate) fn begin(&self, memory: &ApplicationMemory) {
         self.feeds.memory.get_or_init(|| memory.clone());
         self.log.memory.get_or_init(|| memory.clone());
+        self.repeats.memory.get_or_init(|| memory.clone());
     }
 }
 
@@ -58,6 +62,12 @@ pub(crate) trait Measured {
 }
 
 impl Measured for Feeds {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Repeats {
     fn measure(&self) -> usize {
         self.memory()
     }

@@ -190,11 +190,14 @@ impl HubHandler {
             }
             let id = format!("{}\n{name}\n{id}", key.name);
             let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(request.body);
-            match self.hub.repeats.begin(&id, hash, Instant::now()) {
-                Known::New => repeat = Some((self.hub.repeats.clone(), id)),
-                Known::Running => return Err(RUNNING),
-                Known::Answered(status, body) => return Ok(Reply::Respond(response(status, body))),
-                Known::Other => return Err(OTHER),
+            // One that only reads is done again.
+            let known = operation.changes().then(|| self.hub.repeats.begin(&id, hash, Instant::now()));
+            match known {
+                Some(Known::New) => repeat = Some((self.hub.repeats.clone(), id)),
+                Some(Known::Running) => return Err(RUNNING),
+                Some(Known::Answered(status, body)) => return Ok(Reply::Respond(response(status, body))),
+                Some(Known::Other) => return Err(OTHER),
+                None => {}
             }
         }
         Ok(request.later(|ticket| self.run(operation, Answer::new(ticket, repeat))))
@@ -323,6 +326,12 @@ enum Operation {
     Connections(Option<String>),
     Disconnect(Arc<str>, Option<Duration>),
     Statistics,
+}
+
+impl Operation {
+    const fn changes(&self) -> bool {
+        matches!(self, Self::Publish(..) | Self::Disconnect(..))
+    }
 }
 
 struct Post {

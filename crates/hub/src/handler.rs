@@ -579,6 +579,7 @@ impl HubHandler {
         self.unused = self.tracks.values().filter(|track| track.is_unused()).count();
         hub.account.feeds.tell(&hub.feeds);
         hub.account.log.tell(&*hub.log);
+        hub.account.repeats.tell(&*hub.repeats);
         self.tell_tables();
     }
 }

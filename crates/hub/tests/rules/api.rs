@@ -124,6 +124,26 @@ fn a_repeated_request_is_done_once() {
 }
 
 #[test]
+fn a_repeated_batch_with_a_long_answer_is_done_once() {
+    let bench = Bench::new("", RULES);
+    let topic = "t".repeat(200);
+    let mut ann = bench.connect(&token("ann", 60.0, &json!({})));
+    assert!(subscribe(&mut ann, &topic).contains("subscribed"));
+    let messages = vec![json!({ "topic": topic, "data": 1 }); 64];
+    let head = format!("POST /api/batch HTTP/1.1\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: a");
+    let body = json!({ "messages": messages }).to_string();
+    let first = request(&bench, &head, &body);
+    assert_eq!(first.0, 200);
+    assert_eq!(request(&bench, &head, &body), first);
+    assert_eq!(post(&bench, "publish", &json!({ "topic": topic, "data": 2 })).0, 200);
+    for _ in 0..64 {
+        assert!(next(&mut ann).contains(r#""data":1"#));
+    }
+    assert!(next(&mut ann).contains(r#""data":2"#), "the repetition was not published");
+    bench.end();
+}
+
+#[test]
 fn requests_without_right_and_form_are_refused() {
     let bench = Bench::new("", RULES);
     let with = |key: &str, operation: &str, body: &str| {
