@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let body = publication(user.as_deref(), message_key.as_deref(), message)?;
             (hub, "publish", body, idempotency_key.as_deref())
         }
-        Operation::History { hub, topic, after } => (hub, "history", json!({ "topic": topic, "after": after }), None),
+        Operation::History { hub, topic, after } => (hub, "history", page(topic, *after), None),
         Operation::Disconnect { hub, user } => (hub, "disconnect", json!({ "user": user }), None),
         Operation::Revoke { hub, user, seconds } => (hub, "revoke", json!({ "user": user, "seconds": seconds }), None),
     };
@@ -121,6 +121,11 @@ fn publication(user: Option<&str>, key: Option<&str>, message: &[String]) -> Res
         body["key"] = key.into();
     }
     Ok(body)
+}
+
+/// The body of a request for a page of history. The hub takes no `null`.
+fn page(topic: &str, after: Option<u64>) -> Value {
+    after.map_or_else(|| json!({ "topic": topic }), |after| json!({ "topic": topic, "after": after }))
 }
 
 impl HubArguments {

@@ -16,6 +16,7 @@ mod feed;
 mod files;
 mod front;
 mod generations;
+mod hub;
 mod keeper;
 mod ktls;
 mod load;
