@@ -9,7 +9,7 @@ use crate::presence::Presence;
 use crate::repeats::Repeats;
 use crate::rules::Rules;
 use crate::sessions::{Rates, Revoked, Sessions};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tautline::{Reply, Request};
 
 /// Decides about requests to connect.
@@ -40,26 +40,35 @@ impl LiveRules {
 
     /// The rules of the moment. `mailbox` is told later ones.
     pub(crate) fn follow(&self, mailbox: &Arc<Mailbox>) -> Arc<Rules> {
-        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.lock();
         live.1.push(Arc::downgrade(mailbox));
         live.0.clone()
     }
 
     pub(crate) fn get(&self) -> Arc<Rules> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.lock().0.clone()
     }
 
     /// Replaces the rules, and tells all loops.
     pub(crate) fn replace(&self, rules: Rules) {
         let rules = Arc::new(rules);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = rules.clone();
-        self.tell(|| Event::Rules(rules.clone()));
+        // All loops are told under one lock, so that the last rules are the last for each of them.
+        let mut live = self.lock();
+        live.0 = rules.clone();
+        tell(&mut live.1, || Event::Rules(rules.clone()));
     }
 
     /// Has all loops take an event.
     pub(crate) fn tell(&self, event: impl Fn() -> Event) {
-        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        live.1.retain(|mailbox| mailbox.strong_count() > 0);
-        live.1.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.push(event()));
+        tell(&mut self.lock().1, event);
     }
+
+    fn lock(&self) -> MutexGuard<'_, (Arc<Rules>, Vec<Weak<Mailbox>>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(loops: &mut Vec<Weak<Mailbox>>, event: impl Fn() -> Event) {
+    loops.retain(|mailbox| mailbox.strong_count() > 0);
+    loops.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.push(event()));
 }

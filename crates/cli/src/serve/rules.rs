@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use tautline::Address;
-use tautline_hub::{Hub, Rules};
+use tautline_hub::{Hub, Rules, RulesError};
 
 /// The time between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -34,8 +34,40 @@ pub(super) struct HubRules(Arc<OnceLock<Live>>);
 struct Live {
     hub: Hub,
     file: PathBuf,
-    /// The files of the last look, as they were.
-    seen: Mutex<Vec<Stamp>>,
+    seen: Mutex<Seen>,
+}
+
+/// The files of the rules, as they were.
+#[derive(Debug)]
+struct Seen {
+    /// At the last reload.
+    loaded: Vec<Stamp>,
+    /// At the last look, if they had changed.
+    changed: Option<Vec<Stamp>>,
+}
+
+impl Seen {
+    const fn new(loaded: Vec<Stamp>) -> Self {
+        Self { loaded, changed: None }
+    }
+
+    /// Whether the files have changed since the last reload, and not since the last look: another program may be writing them, and
+    /// an empty file is one whose rules end all subscriptions.
+    fn has_changed(&mut self) -> bool {
+        let now: Vec<Stamp> = self.loaded.iter().map(|(path, _)| stamp(path)).collect();
+        let before = self.changed.take();
+        if now == self.loaded {
+            return false;
+        }
+        let is_settled = before.is_some_and(|before| before == now);
+        if is_settled {
+            // One with a fault is not read again.
+            self.loaded = now;
+        } else {
+            self.changed = Some(now);
+        }
+        is_settled
+    }
 }
 
 /// A file, and by what a change of it shows.
@@ -44,6 +76,12 @@ type Stamp = (PathBuf, Option<(u64, u64, Option<SystemTime>)>);
 fn stamp(path: &PathBuf) -> Stamp {
     let of = |found: fs::Metadata| (found.ino(), found.len(), found.modified().ok());
     (path.clone(), fs::metadata(path).ok().map(of))
+}
+
+/// Reads the rules. The stamps are those of files before they were read, so a change meanwhile shows at the next look.
+fn load(file: &Path) -> Result<(Rules, Vec<Stamp>), RulesError> {
+    let stamps = Rules::load(file)?.files().iter().map(stamp).collect();
+    Ok((Rules::load(file)?, stamps))
 }
 
 impl RulesArguments {
@@ -67,8 +105,8 @@ impl RulesArguments {
     /// Has the rules hold for a hub.
     pub(super) fn apply(&self, hub: Hub) -> Result<Hub, Failure> {
         let Some(file) = &self.rules else { return Ok(hub) };
-        let rules = Rules::load(file).map_err(|error| Failure::usage(format!("--rules: {error}")))?;
-        let seen = Mutex::new(rules.files().iter().map(stamp).collect());
+        let (rules, stamps) = load(file).map_err(|error| Failure::usage(format!("--rules: {error}")))?;
+        let seen = Mutex::new(Seen::new(stamps));
         hub.set_rules(rules);
         // A server has one hub.
         let _ = self.live.0.set(Live { hub: hub.clone(), file: file.clone(), seen });
@@ -103,14 +141,8 @@ impl HubRules {
     /// Reads the files again. If they have a fault, the rules of before go on.
     pub(super) fn reload(&self) {
         let Some(live) = self.0.get() else { return };
-        match Rules::load(&live.file) {
-            Ok(rules) => {
-                live.see(rules.files().iter().map(stamp).collect());
-                live.hub.set_rules(rules);
-                log::info!("the rules of the hub were reloaded: {}", live.file.display());
-            }
-            Err(error) => log::error!("the rules of the hub stay as they were: {error}"),
-        }
+        // One reload after the other, or rules that were read earlier could come last.
+        live.reload(&mut live.seen());
     }
 
     /// Reloads the files when they have changed, for ever.
@@ -118,23 +150,35 @@ impl HubRules {
         let Some(live) = self.0.get() else { return };
         loop {
             std::thread::sleep(INTERVAL);
-            if live.has_changed() {
-                self.reload();
-            }
+            live.look();
         }
     }
 }
 
 impl Live {
-    fn see(&self, now: Vec<Stamp>) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a file differs from the last look.
-    fn has_changed(&self) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now: Vec<Stamp> = seen.iter().map(|(path, _)| stamp(path)).collect();
-        std::mem::replace(&mut *seen, now.clone()) != now
+    /// Reloads the files if they have changed. Whether they had.
+    fn look(&self) -> bool {
+        let mut seen = self.seen();
+        let has_changed = seen.has_changed();
+        if has_changed {
+            self.reload(&mut seen);
+        }
+        has_changed
+    }
+
+    fn reload(&self, seen: &mut Seen) {
+        match load(&self.file) {
+            Ok((rules, stamps)) => {
+                *seen = Seen::new(stamps);
+                self.hub.set_rules(rules);
+                log::info!("the rules of the hub were reloaded: {}", self.file.display());
+            }
+            Err(error) => log::error!("the rules of the hub stay as they were: {error}"),
+        }
     }
 }
 
@@ -175,11 +219,18 @@ mod tests {
         arguments.check(true, &addresses(&["0.0.0.0:1"])).unwrap();
         arguments.apply(Hub::default()).unwrap();
         let live = arguments.live();
-        let seen = live.0.get().unwrap();
-        assert!(live.is_on() && !seen.has_changed());
+        let inner = live.0.get().unwrap();
+        assert!(live.is_on() && !inner.look());
+        // Another program is writing it.
+        std::fs::write(&file, "revoked").unwrap();
+        assert!(!inner.look(), "it may change further");
         std::fs::write(&file, "revoked = [\"ann\"]").unwrap();
-        assert!(seen.has_changed() && !seen.has_changed());
+        assert!(!inner.look() && inner.look() && !inner.look());
+        std::fs::write(&file, "revokd = [\"ann\"]").unwrap();
+        assert!(!inner.look() && inner.look() && !inner.look(), "a fault is told once");
+        std::fs::write(&file, "revoked = []").unwrap();
         live.reload();
+        assert!(!inner.look(), "a signal has it read at once");
         std::fs::write(&file, "revokd = []").unwrap();
         live.reload();
         let said = arguments.check(true, &[]).unwrap_err().to_string();
