@@ -49,6 +49,8 @@ fn the_client_of_a_header_is_in_the_access_log_and_a_wrong_header_in_the_log() {
     for wrong in [get.as_bytes(), b"PROXY TCP9 x\r\n", &long] {
         assert_eq!(answer(server.port(), wrong, 100_000), "", "{wrong:?}");
     }
+    let refused = home.run(&["connect", &server.url]);
+    assert!(refused.code == Some(3) && refused.err.contains("(PROXY protocol)"), "{refused:?}");
     let said = server.stop().err;
     for line in [
         "refused: it sent no header of the PROXY protocol",

@@ -81,7 +81,7 @@ pub fn explain(error: &ConnectError) -> String {
         }
         ConnectError::Ended(Cause::Finished | Cause::Io(_)) => {
             "; the server accepts no connections now, for example because it is overloaded, or it speaks wss:// and the \
-             URL says ws://"
+             URL says ws://, or it waits for the header of a load balancer (PROXY protocol)"
         }
         _ => "",
     };
