@@ -1,9 +1,9 @@
-//! `--proxy-protocol-from` and `--forwarded-from`: the proxies before the server.
+//! `--proxy-protocol-from` and `--forwarded-from`: the proxies before the server, or before `taut proxy`.
 
 use tautline::{Config, ForwardedHeader, Prefix};
 
 /// The proxies that tell where a client comes from.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Proxies in front")]
 pub(super) struct ProxiedArguments {
     /// Proxies whose connections begin with a header of the PROXY protocol, version 1 or 2: an address, a network such as

@@ -4,6 +4,7 @@ use super::admin::AdminArguments;
 use super::front::{Front, Source};
 use super::listen::{Listen, listen, unix_mode};
 use super::privilege::PrivilegeArguments;
+use super::proxied::ProxiedArguments;
 use super::tls::TlsArguments;
 use super::{Arguments, LoopArguments};
 use crate::failure::Failure;
@@ -50,6 +51,8 @@ pub(crate) struct ProxyArguments {
     #[command(flatten)]
     loops: LoopArguments,
     #[command(flatten)]
+    proxied: ProxiedArguments,
+    #[command(flatten)]
     privilege: PrivilegeArguments,
     /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
     #[arg(long)]
@@ -85,6 +88,7 @@ impl ProxyArguments {
         let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
         server.tls.take_certificates(pairs.collect(), plan.plain)?;
         server.loops = self.loops.clone();
+        server.proxied = self.proxied.clone();
         server.privilege = self.privilege.clone();
         server.core_dumps = self.core_dumps;
         server.with_parent = self.with_parent;

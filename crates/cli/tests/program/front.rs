@@ -84,6 +84,21 @@ fn requests_of_listed_proxies_name_their_client() {
     assert_eq!(clients(&home, 1), ["192.0.2.7:0"]);
 }
 
+#[cfg(feature = "proxy")]
+#[test]
+fn a_proxy_of_ours_passes_the_client_of_the_proxy_before_it_on() {
+    let home = Home::new();
+    let server = serve(&home, &["--forwarded-from", "127.0.0.1"]);
+    let to = server.url.replace("ws://", "http://");
+    let header = format!("PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n{GET}\r\n");
+    let field = format!("{GET}X-Forwarded-For: 10.9.9.9, 192.0.2.8\r\n\r\n");
+    for (option, request) in [("--proxy-protocol-from", header), ("--forwarded-from", field)] {
+        let proxy = home.proxy(&["--plain", "--to", &to, option, "127.0.0.1"]);
+        assert!(answer(proxy.port(), request.as_bytes(), 1_000).starts_with("HTTP/1.1 200 "), "{option}");
+    }
+    assert_eq!(clients(&home, 2), ["192.0.2.7:0", "192.0.2.8:0"]);
+}
+
 #[test]
 fn options_that_cannot_be_right_are_refused() {
     let home = Home::new();

@@ -40,7 +40,7 @@ fn answer(mut stream: TcpStream, name: &str) {
 }
 
 impl Home {
-    fn proxy(&self, arguments: &[&str]) -> Served {
+    pub(super) fn proxy(&self, arguments: &[&str]) -> Served {
         let mut all = vec!["proxy", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
         let mut child = self.taut(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
