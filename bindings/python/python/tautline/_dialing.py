@@ -81,8 +81,9 @@ def failure_of(
 
         if "certificate" in text:
             # Programs look for these words of OpenSSL's.
-            return ssl.SSLCertVerificationError(f"certificate verify failed: {text}")
-        return ssl.SSLError(text)
+            text = f"certificate verify failed: {text}"
+            return ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, text)
+        return ssl.SSLError(ssl.SSL_ERROR_SSL, text)  # an error without a number shows its arguments as a tuple
     if kind == "eof":
         return InvalidMessage("did not receive a valid HTTP response: " + text)
     return InvalidHandshake(text)
