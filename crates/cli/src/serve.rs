@@ -484,8 +484,10 @@ impl Arguments {
         if let Some(every) = self.stages {
             server = server.stages_of_one_read_in(every);
         }
+        let needs = self.needs(addresses);
+        self.privilege.report_closed(&needs.files)?;
         // Before any thread starts, since each passes it on to those that it starts.
-        self.privilege.confine_files(self.needs(addresses))?;
+        self.privilege.confine_files(needs)?;
         output::begin();
         let listened = worker.map_or(Ok(()), Worker::listen);
         listened.map_err(|error| Failure::failed(format!("cannot listen to the keeper: {error}")))?;

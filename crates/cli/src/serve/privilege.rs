@@ -5,7 +5,11 @@ use super::harden;
 use super::reach::Reach;
 use super::user::{User, user};
 use crate::failure::Failure;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::fs::OFlags;
+use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use tautline::Address;
 
@@ -128,6 +132,22 @@ impl PrivilegeArguments {
             Some(user) => user.act(work),
             None => Ok(work()),
         }
+    }
+
+    /// Warns of files that root reads at the start, and that the user cannot read again at a reload.
+    pub(super) fn report_closed(&self, files: &[PathBuf]) -> Result<(), Failure> {
+        let Some(user) = self.user.as_ref().filter(|_| geteuid().is_root()) else { return Ok(()) };
+        // Without a writer of a named pipe it would wait.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let error_of = |path| OpenOptions::new().read(true).custom_flags(flags).open(path).err();
+        let errors: Vec<_> = user.act(|| files.iter().map(error_of).collect())?;
+        for (path, error) in files.iter().zip(errors) {
+            if error.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+                let path = path.display();
+                log::warn!("{path} cannot be read as {user}, so every reload will fail: let this user read it");
+            }
+        }
+        Ok(())
     }
 
     /// Changes the user of all threads.

@@ -125,6 +125,21 @@ fn secrets_that_others_can_read_are_reported() {
 }
 
 #[test]
+fn files_that_the_user_cannot_read_again_are_reported() {
+    if !is_root() {
+        return;
+    }
+    let home = home_of_nobody(&Authority::new("Test").unwrap());
+    let serve = || home.serve(&[&["--user", "nobody"][..], &FILES].concat()).stop().err;
+    let line = "key.pem cannot be read as nobody, so every reload will fail";
+    let said = serve();
+    assert!(!said.contains(line), "{said}");
+    chown(home.0.join("key.pem"), Some(0), Some(0)).unwrap();
+    let said = serve();
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
 fn a_user_that_cannot_be_used_is_refused() {
     let home = Home::new();
     for (user, why) in [("no-such-user", "there is no user"), ("root", "would stay root")] {
