@@ -162,7 +162,6 @@ export class HubClient {
     this.#socket = socket;
     socket.onopen = () => {
       this.#open = true;
-      this.#failures = 0;
       this.#retries.clear();
       this.#watch();
       this.#ready = false;
@@ -174,6 +173,8 @@ export class HubClient {
       });
     };
     socket.onmessage = ({ data }) => {
+      // A hub that does not accept the token closes the connection without a message.
+      this.#failures = 0;
       this.#watch();
       this.#receive(data);
     };

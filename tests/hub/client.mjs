@@ -201,5 +201,24 @@ const publisher = client();
   hub.close();
   ok("a publish without an answer");
 }
+{
+  // A hub that closes each connection since it does not accept the token.
+  const times = [];
+  class Refusing {
+    constructor() {
+      times.push(Date.now());
+      setTimeout(() => this.onopen?.());
+    }
+    send() {
+      setTimeout(() => this.onclose?.({ code: 4004, reason: "" }));
+    }
+    close() {}
+  }
+  const hub = new HubClient(url, { WebSocket: Refusing, token: "t" });
+  await until("it connects again", () => times.length >= 5);
+  hub.close();
+  assert(times[4] - times[0] >= 600, `it waits longer each time: ${times}`);
+  ok("a token that is not accepted");
+}
 publisher.close();
 await kill(server);
