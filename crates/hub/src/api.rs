@@ -142,8 +142,8 @@ const TOO_OFTEN: Fault =
 const BAD_REPEAT: Fault = Fault::new(
     400,
     "bad-idempotency-key",
-    "the Idempotency-Key is empty, too long or has other characters",
-    "write 1 to 64 visible ASCII characters",
+    "the Idempotency-Key is there twice, empty, too long or has other characters",
+    "write one of 1 to 64 visible ASCII characters",
 );
 const RUNNING: Fault =
     Fault::new(409, "running", "a request with this Idempotency-Key is being done", "repeat it for its answer");
@@ -182,10 +182,15 @@ impl HubHandler {
         }
         let operation = self.read(name, request.body, key)?;
         let mut repeat = None;
-        if let Some(id) = request.http.headers().get("idempotency-key") {
+        let mut ids = request.http.headers().get_all("idempotency-key").iter();
+        if let Some(id) = ids.next() {
             let id = id.to_str().unwrap_or_default();
             // One that is passed over would have the request done twice.
-            if id.is_empty() || id.len() > MOST_REPEAT || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+            if ids.next().is_some()
+                || id.is_empty()
+                || id.len() > MOST_REPEAT
+                || !id.bytes().all(|byte| byte.is_ascii_graphic())
+            {
                 return Err(BAD_REPEAT);
             }
             let id = format!("{}\n{name}\n{id}", key.name);

@@ -115,7 +115,7 @@ fn a_repeated_request_is_done_once() {
     assert_eq!((first.0, named("a", &body)), (200, first.clone()));
     assert_eq!(named("a", &json!({ "topic": "log:a", "data": 2 })).1["error"]["code"], json!("other-request"));
     assert_ne!(named("b", &body), first);
-    for bad in [&"x".repeat(100), "", "a b", "\u{e9}"] {
+    for bad in [&"x".repeat(100), "", "a b", "\u{e9}", "c\r\nIdempotency-Key: d"] {
         assert_eq!(named(bad, &body).1["error"]["code"], json!("bad-idempotency-key"), "{bad:?}");
     }
     let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
