@@ -84,7 +84,7 @@ impl HubHandler {
     fn append_next(&mut self, conn: ConnId) {
         let Some(mailbox) = self.mailbox.clone() else { return };
         let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
-        let Some((topic, append)) = client.waiting.pop_front() else {
+        let Some((topic, mut append)) = client.waiting.pop_front() else {
             client.waiting = VecDeque::new();
             return client.settle(&mut self.account.bytes);
         };
@@ -92,8 +92,12 @@ impl HubHandler {
         client.waiting_texts -= texts(&topic, &append);
         client.settle(&mut self.account.bytes);
         client.is_appending = true;
-        let id = append.id.clone();
+        let id = append.id.take();
         client.appending.clone_from(&id);
+        append.id = match (&client.access, &id) {
+            (Some(access), Some(id)) => Some(access.name(id)),
+            _ => id.clone(),
+        };
         let done = move |result| mailbox.push(Event::Appended { conn, id, result });
         self.hub.log.append(&topic, append, Box::new(done));
     }

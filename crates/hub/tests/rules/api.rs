@@ -124,6 +124,28 @@ fn a_repeated_request_is_done_once() {
 }
 
 #[test]
+fn nobody_takes_the_identifier_of_a_message_of_somebody_else() {
+    let bench = Bench::new("", RULES);
+    let grants = json!({ "log:*": ["publish"] });
+    let users = ["ann", "3:ann", "3:an"].map(|user| bench.connect(&token(user, 60.0, &grants)));
+    let mut sent = 0;
+    for mut socket in users {
+        for id in ["app/publish/x/0", "x", "n/x", "3:ann/x"] {
+            let message = json!({ "type": "publish", "topic": "log:a", "data": sent, "id": id });
+            let first = crate::ask(&mut socket, &message);
+            assert!(first.contains(&format!(r#""id":"{id}""#)) && first.contains("offset"), "{first}");
+            assert_eq!(crate::ask(&mut socket, &message), first, "a repetition of its own is stored once");
+            sent += 1;
+        }
+    }
+    let head = format!("POST /api/publish HTTP/1.1\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: x");
+    let (status, _) = request(&bench, &head, &json!({ "topic": "log:a", "data": sent }).to_string());
+    let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
+    assert_eq!((status, page["messages"].as_array().unwrap().len()), (200, sent + 1), "{page}");
+    bench.end();
+}
+
+#[test]
 fn a_repeated_batch_with_a_long_answer_is_done_once() {
     let bench = Bench::new("", RULES);
     let topic = "t".repeat(200);
