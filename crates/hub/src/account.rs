@@ -3,6 +3,7 @@
 use crate::feed::Feeds;
 use crate::log::Log;
 use crate::repeats::Repeats;
+use crate::sessions::{Revoked, Sessions};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tautline::ApplicationMemory;
 
@@ -37,15 +38,17 @@ impl Account {
 pub(crate) struct CommonAccount {
     pub(crate) feeds: Told,
     pub(crate) log: Told,
-    /// Requests that may be repeated.
+    /// Requests that may be repeated, connections of users, and users that are revoked.
     pub(crate) repeats: Told,
+    pub(crate) sessions: Told,
+    pub(crate) revoked: Told,
 }
 
 impl CommonAccount {
     pub(crate) fn begin(&self, memory: &ApplicationMemory) {
-        self.feeds.memory.get_or_init(|| memory.clone());
-        self.log.memory.get_or_init(|| memory.clone());
-        self.repeats.memory.get_or_init(|| memory.clone());
+        for part in [&self.feeds, &self.log, &self.repeats, &self.sessions, &self.revoked] {
+            part.memory.get_or_init(|| memory.clone());
+        }
     }
 }
 
@@ -68,6 +71,18 @@ impl Measured for Feeds {
 }
 
 impl Measured for Repeats {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Sessions {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Revoked {
     fn measure(&self) -> usize {
         self.memory()
     }

@@ -580,6 +580,8 @@ impl HubHandler {
         hub.account.feeds.tell(&hub.feeds);
         hub.account.log.tell(&*hub.log);
         hub.account.repeats.tell(&*hub.repeats);
+        hub.account.sessions.tell(&hub.sessions);
+        hub.account.revoked.tell(&hub.revoked);
         self.tell_tables();
     }
 }

@@ -3,54 +3,90 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tautline::layers::engine::sized::shrink_map;
+use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 
 /// Numbers of connections by user.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Arc<str>, usize>>);
+pub(crate) struct Sessions(Mutex<Users<usize>>);
 
 impl Sessions {
     /// Counts one more connection of a user. False if there are `most` already.
     pub(crate) fn enter(&self, user: &Arc<str>, most: usize) -> bool {
-        let mut users = self.lock();
-        let number = users.entry(user.clone()).or_default();
-        if *number >= most {
-            return false;
+        let mut users = lock(&self.0);
+        let number = users.map.get(user).copied().unwrap_or_default();
+        let fits = number < most;
+        if fits {
+            users.insert(user, number + 1);
         }
-        *number += 1;
-        true
+        fits
     }
 
     /// The connections of a user.
     pub(crate) fn number(&self, user: &str) -> usize {
-        self.lock().get(user).copied().unwrap_or_default()
+        lock(&self.0).map.get(user).copied().unwrap_or_default()
     }
 
     /// Some users with their connections, and the number of all users.
     pub(crate) fn list(&self, most: usize) -> (Vec<(String, usize)>, usize) {
-        let users = self.lock();
-        let some = users.iter().take(most).map(|(user, number)| (user.to_string(), *number)).collect();
-        (some, users.len())
+        let users = lock(&self.0);
+        let some = users.map.iter().take(most).map(|(user, number)| (user.to_string(), *number)).collect();
+        (some, users.map.len())
     }
 
     pub(crate) fn leave(&self, user: &str) {
-        let mut users = self.lock();
-        let Some(number) = users.get_mut(user) else { return };
+        let mut users = lock(&self.0);
+        let Some(number) = users.map.get_mut(user) else { return };
         *number -= 1;
         if *number == 0 {
             users.remove(user);
-            shrink_map(&mut users);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        lock(&self.0).memory()
     }
+}
+
+/// Something by user.
+struct Users<T> {
+    map: HashMap<Arc<str>, T>,
+    /// Bytes of the names.
+    names: usize,
+}
+
+impl<T> Default for Users<T> {
+    fn default() -> Self {
+        Self { map: HashMap::new(), names: 0 }
+    }
+}
+
+impl<T> Users<T> {
+    fn insert(&mut self, user: &Arc<str>, value: T) {
+        if self.map.insert(user.clone(), value).is_none() {
+            self.names += name_memory(user);
+        }
+    }
+
+    fn remove(&mut self, user: &str) {
+        if self.map.remove(user).is_some() {
+            self.names -= name_memory(user);
+            shrink_map(&mut self.map);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        map_memory(&self.map) + self.names
+    }
+}
+
+fn lock<T>(users: &Mutex<Users<T>>) -> MutexGuard<'_, Users<T>> {
+    users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Users whose tokens are refused for a time.
 #[derive(Default)]
-pub(crate) struct Revoked(Mutex<HashMap<Arc<str>, Instant>>);
+pub(crate) struct Revoked(Mutex<Users<Instant>>);
 
 /// Most users that are revoked at a time.
 const MOST_REVOKED: usize = 10_000;
@@ -58,25 +94,31 @@ const MOST_REVOKED: usize = 10_000;
 impl Revoked {
     /// Refuses the tokens of a user. False if there are too many such users.
     pub(crate) fn add(&self, user: &Arc<str>, time: Duration, now: Instant) -> bool {
-        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if users.len() >= MOST_REVOKED {
-            users.retain(|_, until| *until > now);
+        let mut users = lock(&self.0);
+        if users.map.len() >= MOST_REVOKED {
+            users.map.retain(|_, until| *until > now);
+            users.names = users.map.keys().map(|user| name_memory(user)).sum();
         }
-        let fits = users.len() < MOST_REVOKED || users.contains_key(user);
+        let fits = users.map.len() < MOST_REVOKED || users.map.contains_key(user);
         if fits && let Some(until) = now.checked_add(time) {
-            users.insert(user.clone(), until);
+            users.insert(user, until);
         }
         fits
     }
 
     pub(crate) fn has(&self, user: &str, now: Instant) -> bool {
-        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(until) = users.get(user) else { return false };
+        let mut users = lock(&self.0);
+        let Some(until) = users.map.get(user) else { return false };
         let is_revoked = *until > now;
         if !is_revoked {
             users.remove(user);
         }
         is_revoked
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        lock(&self.0).memory()
     }
 }
 
@@ -112,6 +154,28 @@ mod tests {
         sessions.leave("ann");
         sessions.leave("ann");
         assert_eq!(sessions.list(9), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn the_memory_of_users_is_known_and_goes_with_them() {
+        let (sessions, revoked, now) = (Sessions::default(), Revoked::default(), Instant::now());
+        let users: Vec<Arc<str>> = (0..1_000).map(|number| format!("{number:0128}").into()).collect();
+        let second = Duration::from_secs(1);
+        for user in &users {
+            assert!(sessions.enter(user, 2) && sessions.enter(user, 2) && !sessions.enter(user, 2));
+            assert!(revoked.add(user, second, now) && revoked.add(user, second, now));
+        }
+        for memory in [sessions.memory(), revoked.memory()] {
+            assert!((150_000..400_000).contains(&memory), "{memory}");
+        }
+        for user in &users {
+            sessions.leave(user);
+            sessions.leave(user);
+            assert!(!revoked.has(user, now + second));
+        }
+        for memory in [sessions.memory(), revoked.memory()] {
+            assert!(memory < 10_000, "{memory}");
+        }
     }
 
     #[test]
