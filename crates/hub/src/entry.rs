@@ -229,7 +229,12 @@ impl HubHandler {
     /// Other rules hold from now on. Rights are looked at in turns, so that nobody waits for long.
     pub(crate) fn take_rules(&mut self, rules: Arc<Rules>) {
         self.rules = rules;
-        self.conns.values_mut().filter_map(|client| client.access.as_mut()).for_each(|access| access.forget_rules());
+        let is_required = self.rules.tokens.is_required;
+        for access in self.conns.values_mut().filter_map(|client| client.access.as_mut()) {
+            access.forget_rules();
+            // Nobody waits for a token that is not needed any more.
+            access.is_waiting &= is_required;
+        }
         self.rechecks = self.conns.keys().copied().collect();
     }
 
