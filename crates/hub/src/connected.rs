@@ -80,9 +80,8 @@ impl Subscription {
         let followed = if kind == Kind::Plain { 0 } else { FOLLOWED + topic.len() + in_log };
         let member = request.member.as_ref().map_or(0, |name| MEMBER + name.len());
         let part = followed + member + if watches { WATCHED } else { 0 };
-        let history = request.after.is_some() && kind == Kind::History;
         let part = u32::try_from(part).unwrap_or(u32::MAX);
-        Self { kind, is_member, as_user: false, watches, history, part }
+        Self { kind, is_member, as_user: false, watches, history: false, part }
     }
 }
 

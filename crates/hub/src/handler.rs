@@ -10,7 +10,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::presence::Who;
 use crate::protocol::{Object, Request};
 use crate::readings::Readings;
-use crate::rules::Rules;
+use crate::rules::{Rights, Rules};
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::HashMap;
@@ -170,7 +170,11 @@ impl HubHandler {
         let grant = self.grant(conn.id(), topic);
         let kind = grant.terms.kind(&self.hub.config, topic);
         let presence = request.member.is_some() || request.presence;
-        check_subscription(grant, presence, request.after.is_some() && kind == Kind::History)?;
+        let after = request.after.filter(|_| kind == Kind::History);
+        // One that returns with its offset goes on from now, and is told that it is late.
+        let is_barred = after.is_some_and(|after| after > 0) && !grant.rights.has(Rights::HISTORY);
+        let history = after.is_some() && !is_barred;
+        check_subscription(grant, presence, history)?;
         self.unsubscribe(conn, topic);
         let (hub, id) = (self.hub.clone(), conn.id());
         // Nobody is a member under the name of somebody else.
@@ -194,6 +198,7 @@ impl HubHandler {
         let topic = &known.or_else(|| conn.subscribed(topic)).unwrap_or_else(|| topic.clone());
         let mut subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
         subscription.as_user = subscription.is_member && user.is_some();
+        subscription.history = history;
         let conn_id = id.to_string();
         let who = user.as_deref().map_or(Who::Conn(&conn_id), Who::User);
         if name.is_some_and(|name| !hub.presence.join(topic, &who, name, grant.terms.max_members)) {
@@ -217,9 +222,7 @@ impl HubHandler {
             }
             if let Some(track) = self.tracks.get_mut(topic) {
                 let epoch = request.epoch.as_deref().map(Into::into);
-                track
-                    .catching
-                    .insert(id, CatchUp { after: request.after, epoch, is_late: false, stage: Stage::New, reading: 0 });
+                track.catching.insert(id, CatchUp::new(request.after, epoch, is_barred));
                 self.advance(&mut conn.shard(), topic, id);
             }
         }
@@ -405,25 +408,10 @@ impl HubHandler {
         let Some(track) = self.tracks.get_mut(topic) else { return };
         let Some(at) = track.at.clone() else { return };
         let Some(catch_up) = track.catching.get_mut(&conn) else { return };
-        if catch_up.stage == Stage::New {
-            let is_known = catch_up.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
-            let kind = track.kind;
-            catch_up.is_late = !is_known && kind == Kind::History && catch_up.after.is_some();
-            catch_up.stage = Stage::Behind;
-            catch_up.after = match kind {
-                // All that is kept: there is no message 0.
-                Kind::History if catch_up.is_late || catch_up.after == Some(0) => None,
-                Kind::History => Some(catch_up.after.unwrap_or(at.offset)),
-                _ => catch_up.after.filter(|_| is_known),
-            };
-            if !catch_up.is_late {
-                let answer = Object::new("subscribed").text("topic", topic);
-                let answer = match kind {
-                    Kind::Latest => answer.text("epoch", &at.epoch).end(),
-                    _ => answer.position(&at).end(),
-                };
-                shard.send_to(&[conn], Outgoing::text(&answer));
-            }
+        if catch_up.stage == Stage::New
+            && let Some(answer) = catch_up.begin(topic, track.kind, &at)
+        {
+            shard.send_to(&[conn], Outgoing::text(&answer));
         }
         if catch_up.stage != Stage::Behind {
             return;

@@ -3,6 +3,7 @@
 use crate::config::Kind;
 use crate::log::Position;
 use crate::mailbox::{FRAMED, Framed};
+use crate::protocol::Object;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tautline::layers::engine::Roster;
@@ -75,6 +76,36 @@ pub(crate) struct CatchUp {
     pub(crate) stage: Stage,
     /// The number of its last reading. The page of another was for an earlier subscription.
     pub(crate) reading: u64,
+    /// Whether it has no right to messages of before, and gets those from now on.
+    is_barred: bool,
+}
+
+impl CatchUp {
+    pub(crate) const fn new(after: Option<u64>, epoch: Option<Box<str>>, is_barred: bool) -> Self {
+        Self { after, epoch, is_late: false, stage: Stage::New, reading: 0, is_barred }
+    }
+
+    /// Begins at a topic's place. Returns the answer to its subscription, unless it is late: then it has to be known first which
+    /// messages are kept.
+    pub(crate) fn begin(&mut self, topic: &str, kind: Kind, at: &Position) -> Option<String> {
+        self.stage = Stage::Behind;
+        let is_known = self.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
+        let misses = self.is_barred && !(is_known && self.after == Some(at.offset));
+        self.is_late = !is_known && !self.is_barred && kind == Kind::History && self.after.is_some();
+        self.after = match kind {
+            _ if self.is_barred => Some(at.offset),
+            // All that is kept: there is no message 0.
+            Kind::History if self.is_late || self.after == Some(0) => None,
+            Kind::History => Some(self.after.unwrap_or(at.offset)),
+            _ => self.after.filter(|_| is_known),
+        };
+        let answer = Object::new(if misses { "late" } else { "subscribed" }).text("topic", topic);
+        match kind {
+            _ if self.is_late => None,
+            Kind::Latest => Some(answer.text("epoch", &at.epoch).end()),
+            _ => Some(answer.position(at).end()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -127,6 +127,33 @@ fn tokens_with_short_lives_are_not_asked_for_again_and_again() {
 }
 
 #[test]
+fn without_the_right_to_history_a_client_that_returns_goes_on_from_now() {
+    let bench = Bench::new("", RULES);
+    let mut writer = bench.connect(&token("bob", 60.0, &json!({})));
+    let mut socket = bench.connect(&token("ann", 60.0, &json!({})));
+    assert!(send(&mut writer, "log:a").contains("offset"));
+    let first: serde_json::Value = serde_json::from_str(&subscribe(&mut socket, "log:a")).unwrap();
+    let returns = json!({
+        "type": "subscribe", "topic": "log:a", "after": first["offset"], "epoch": first["epoch"]
+    });
+    // It has missed nothing.
+    assert!(ask(&mut socket, &returns).starts_with(r#"{"type":"subscribed""#));
+    for number in 0..3 {
+        let message = json!({ "type": "publish", "topic": "log:a", "data": number, "id": number.to_string() });
+        assert!(ask(&mut writer, &message).contains("offset"));
+    }
+    let mut socket = bench.connect(&token("ann", 60.0, &json!({})));
+    let late: serde_json::Value = serde_json::from_str(&ask(&mut socket, &returns)).unwrap();
+    assert_eq!((&late["type"], late["offset"].as_u64()), (&json!("late"), first["offset"].as_u64().map(|n| n + 3)));
+    let other = json!({ "type": "subscribe", "topic": "log:a", "after": 1, "epoch": "another" });
+    assert!(ask(&mut socket, &other).starts_with(r#"{"type":"late""#));
+    let message = json!({ "type": "publish", "topic": "log:a", "data": "new", "id": "n" });
+    assert!(ask(&mut writer, &message).contains("offset"));
+    assert!(next(&mut socket).contains(r#""data":"new""#), "nothing of before");
+    bench.end();
+}
+
+#[test]
 fn a_right_to_history_that_is_gone_ends_what_is_under_way() {
     let with = |rights: &str| format!("[[namespace]]\ntopics = \"log:*\"\nanyone = [\"publish\", {rights}]\n");
     let bench = Bench::new("", &with("\"subscribe\", \"history\""));
