@@ -51,7 +51,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.phase = Phase::Raw(RawPhase::new(Some(head)));
         self.shared.visit.spend(REQUEST);
         let (tls, peer) = (link.session.tls_info(), link.info.peer.clone());
-        let asked = Request::new(request, &peer, &tls);
+        let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
+        let asked = Request { via: via.as_ref(), ..Request::new(request, &peer, &tls) };
         let is_taken = self.lend_raw(Some(driver), link, |handler, raw| handler.on_raw_request(raw, &asked));
         if is_taken {
             self.schedule(link);
