@@ -26,7 +26,8 @@ impl Plan {
     #[must_use]
     pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
         let head = request.http;
-        if head.method() == Method::CONNECT {
+        // TRACE would show a client the fields that the proxy sets.
+        if matches!(*head.method(), Method::CONNECT | Method::TRACE) {
             return Decision::Answer(self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
         }
         let target = head.uri().path_and_query().map_or("/", |target| target.as_str());
@@ -87,6 +88,12 @@ pub(crate) fn source(peer: &Address) -> Option<IpAddr> {
     }
 }
 
+/// The address of the proxy that told of the client in the request's fields, which the loop's configuration trusts.
+pub(crate) fn proxy_before(request: &Request<'_>) -> Option<IpAddr> {
+    let via = request.via.filter(|via| via.header.is_none() && via.direct != *request.peer)?;
+    source(&via.direct)
+}
+
 fn target_for(route: &Route, forward: &Forward, path: &NormalPath) -> String {
     match &forward.rewrite {
         Some(with) => route.path.rewrite(path, with),
@@ -143,6 +150,7 @@ servers = ["http://127.0.0.1:1"]
         assert_eq!(decide(get("/none")).unwrap_err().0, 404);
         assert_eq!(decide(get("/api/%2e%2e/%2e%2e/x")).unwrap_err().0, 400);
         assert_eq!(decide(http::Request::connect("a:1")).unwrap_err().0, 405);
+        assert_eq!(decide(http::Request::trace("/api").header("Host", "a")).unwrap_err().0, 405);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod side;
 pub use side::{Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
-use crate::decision::{Decision, source};
+use crate::decision::{Decision, proxy_before, source};
 use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
 use crate::forward::{Body, Form, Framing};
 use crate::live::Live;
@@ -412,7 +412,8 @@ impl Handler for Edge {
         if old {
             remove_expectation(&mut headers);
         }
-        set_forwarded(&mut headers, Client { address: source, is_secure });
+        let proxy = proxy_before(request);
+        set_forwarded(&mut headers, Client { address: source, proxy, is_secure });
         forward.request.apply(&mut headers);
         let mut exchange = Box::new(Exchange {
             lease: None,

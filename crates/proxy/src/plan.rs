@@ -110,12 +110,21 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// Changes these headers.
+    /// Changes these headers, and removes others that differ by underscores: servers that have fields as variables take both for
+    /// one.
     pub fn apply(&self, headers: &mut HeaderMap) {
+        let is_named = |name: &str| self.names().any(|own| own.as_str().replace('_', "-") == name.replace('_', "-"));
+        let alike = headers.keys().filter(|name| name.as_str().contains('_') && is_named(name.as_str()));
+        let alike: Vec<HeaderName> = alike.cloned().collect();
+        alike.iter().for_each(|name| _ = headers.remove(name));
         self.remove.iter().for_each(|name| _ = headers.remove(name));
         for (name, value) in &self.set {
             headers.insert(name, value.clone());
         }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
     }
 }
 
@@ -362,4 +371,22 @@ fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_leaves_no_field_that_differs_by_underscores() {
+        let secret = HeaderName::from_static("x-user-id");
+        let set = Edits { remove: Vec::new(), set: vec![(secret.clone(), HeaderValue::from_static("7"))] };
+        for forged in ["x_user_id", "x-user_id", "x-user-id"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HeaderName::from_static(forged), HeaderValue::from_static("1"));
+            headers.insert("x_other", HeaderValue::from_static("1"));
+            set.apply(&mut headers);
+            assert!(headers.len() == 2 && headers[&secret] == "7", "{forged}: {headers:?}");
+        }
+    }
 }

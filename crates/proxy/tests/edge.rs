@@ -3,13 +3,13 @@
 
 mod kit;
 
-use kit::{Client, head, length, live, proxy, raw_config, reader, scripted};
-use std::io::{BufRead, Read, Write};
+use kit::{Client, body_of, head, length, live, proxy, raw_config, reader, scripted};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use tautline::layers::tls::mixed;
 use tautline::{
-    ClientConfig, CloseCode, Config, Conn, Fused, Handler, Incoming, Message, Outgoing, Plain, Roots, Server,
+    ClientConfig, CloseCode, Config, Conn, Fused, Handler, Incoming, Message, Outgoing, Plain, Prefixes, Roots, Server,
     ServerConfig, ServerHandle, Socket, Target, Tls,
 };
 use tautline_dev_cert::{Authority, Leaf};
@@ -91,24 +91,6 @@ fn requests_share_a_kept_connection_and_are_told_of_the_client() {
         assert!(body.contains("|x-forwarded-proto: http|") && !body.contains("x-drop"), "{body}");
     }
     assert_eq!(count.load(Ordering::SeqCst), 1);
-}
-
-/// Reads the body behind a head.
-fn body_of(head: &str, reader: &mut impl BufRead) -> String {
-    let mut body = vec![0; length(head).unwrap_or(0)];
-    reader.read_exact(&mut body).unwrap();
-    while head.contains("transfer-encoding: chunked") {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        let len = usize::from_str_radix(line.trim(), 16).unwrap();
-        let mut chunk = vec![0; len + 2];
-        reader.read_exact(&mut chunk).unwrap();
-        body.extend(&chunk[..len]);
-        if len == 0 {
-            break;
-        }
-    }
-    String::from_utf8(body).unwrap()
 }
 
 /// Sends bodies back, in the framing that the path says.
@@ -284,4 +266,33 @@ fn events_are_not_held_back() {
     client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let _ = client.head();
     assert_eq!(client.exact(9), "data: 1\n\n");
+}
+
+#[test]
+fn a_trusted_proxy_in_front_says_who_the_client_is() {
+    let (server, _) = scripted(|mut stream| {
+        let mut reader = reader(&stream);
+        while let Some(head) = head(&mut reader) {
+            let body = head.replace("\r\n", "|");
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let (live, mut config) = (live(&[server]), raw_config());
+    config.front.forwarded_from = Prefixes::list(&["127.0.0.0/8"]).unwrap();
+    let server = Server::plain().config(config).listen("127.0.0.1:0".parse().unwrap());
+    let proxy = server.start(move |_| Edge::new(live.clone())).unwrap();
+    let mut client = Client::of(&proxy);
+    for (said, told) in [
+        (
+            "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n",
+            "192.0.2.1, 127.0.0.1|x-forwarded-proto: https|",
+        ),
+        ("X-Forwarded-For: 192.0.2.2\r\n", "192.0.2.2, 127.0.0.1|x-forwarded-proto: http|"),
+        ("", "127.0.0.1|x-forwarded-proto: http|"),
+    ] {
+        client.ask(&format!("GET / HTTP/1.1\r\nHost: a\r\n{said}\r\n"));
+        let head = client.head();
+        let body = client.exact(length(&head).unwrap());
+        assert!(body.contains(&format!("|x-forwarded-for: {told}")) && !body.contains("6.6.6.6"), "{body}");
+    }
 }

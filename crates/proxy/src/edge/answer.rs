@@ -30,7 +30,9 @@ pub(super) fn write_head(
     };
     // Its end would be the end of the connection. A client that still sends its body would not be heard either.
     let may_follow = exchange.keep_alive && exchange.body.is_whole();
-    server.keeps &= framing != Framing::UntilEnd;
+    // A server that announces bytes where none may be might send them, and they would be read as the next response.
+    let is_odd = response.status() == StatusCode::NO_CONTENT && stated.is_some_and(|stated| stated != Framing::Empty);
+    server.keeps &= framing != Framing::UntilEnd && !is_odd;
     remove_hop_by_hop(response.headers_mut());
     exchange.edits.apply(response.headers_mut());
     if let Some(lease) = &exchange.lease

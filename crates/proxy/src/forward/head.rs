@@ -3,8 +3,8 @@
 use super::Framing;
 use std::net::IpAddr;
 use tautline::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use tautline::http::{Method, Response, Version};
 
@@ -15,12 +15,13 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Removes the fields that are for one connection alone, and those that `Connection` names (RFC 9110, section 7.6.1).
+///
+/// A client cannot have one removed by whose absence a server would take the request for another one.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
     let names = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
-        // A client cannot have it removed, since the server would take the request for another site's.
-        if name != HOST {
+        if !is_for_all(&name) {
             headers.remove(name);
         }
     }
@@ -39,30 +40,48 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether a field is for the server whatever `Connection` says.
+fn is_for_all(name: &HeaderName) -> bool {
+    matches!(*name, HOST | AUTHORIZATION | COOKIE | ORIGIN | CONTENT_LENGTH) || tells_of_client(name.as_str())
+}
+
+/// Whether a field tells a server of its client. One with underscores is the same one to servers that have fields as variables.
+fn tells_of_client(name: &str) -> bool {
+    if name.contains('_') {
+        return tells_of_client(&name.replace('_', "-"));
+    }
+    name == FORWARDED.as_str() || name == "x-real-ip" || name.starts_with("x-forwarded-")
+}
+
 /// The client of a request, as its server is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// Its address; `None` over a Unix socket.
     pub address: Option<IpAddr>,
+    /// The address of the proxy that told of it, which is trusted.
+    pub proxy: Option<IpAddr>,
     /// Whether it came over TLS.
     pub is_secure: bool,
 }
 
-/// Replaces what a client may have said of itself. The proxy is the first that can be trusted.
+/// Replaces what a client may have said of itself. The proxy is the first that can be trusted, or the one before it.
 pub fn set_forwarded(headers: &mut HeaderMap, client: Client) {
-    let address = client.address.and_then(|address| HeaderValue::try_from(address.to_canonical().to_string()).ok());
-    let mut set = |name: HeaderName, value: Option<HeaderValue>| match value {
-        Some(value) => _ = headers.insert(name, value),
-        None => _ = headers.remove(name),
-    };
-    set(X_FORWARDED_FOR, address);
-    set(X_FORWARDED_PROTO, Some(HeaderValue::from_static(if client.is_secure { "https" } else { "http" })));
-    let host = headers.get(HOST).cloned();
-    match host {
-        Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
-        None => _ = headers.remove(X_FORWARDED_HOST),
+    let scheme = if client.is_secure { "https" } else { "http" };
+    // A proxy before this one may have had the TLS of the client.
+    let told =
+        headers.get(X_FORWARDED_PROTO).filter(|told| client.proxy.is_some() && (*told == "http" || *told == "https"));
+    let scheme = told.cloned().unwrap_or_else(|| HeaderValue::from_static(scheme));
+    let claims: Vec<HeaderName> = headers.keys().filter(|name| tells_of_client(name.as_str())).cloned().collect();
+    claims.iter().for_each(|name| _ = headers.remove(name));
+    let chain = [client.address, client.proxy].into_iter().flatten().map(|address| address.to_canonical().to_string());
+    let chain = chain.collect::<Vec<_>>().join(", ");
+    if let Some(chain) = HeaderValue::try_from(chain).ok().filter(|chain| !chain.is_empty()) {
+        headers.insert(X_FORWARDED_FOR, chain);
     }
-    headers.remove("forwarded");
+    headers.insert(X_FORWARDED_PROTO, scheme);
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
 }
 
 /// The parts of a request for a server.
@@ -170,6 +189,59 @@ mod tests {
     use super::*;
     use tautline::http::Request;
 
+    fn client(address: &str, proxy: Option<&str>) -> Client {
+        let address = Some(address.parse().unwrap());
+        Client { address, proxy: proxy.map(|proxy| proxy.parse().unwrap()), is_secure: true }
+    }
+
+    fn fields(fields: &[(&str, &str)]) -> HeaderMap {
+        fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn no_field_tells_of_a_client_but_those_of_the_proxy() {
+        let claims =
+            ["x-forwarded-for", "x_forwarded_for", "x-forwarded_for", "x-real-ip", "forwarded", "x-forwarded-proto"];
+        for claim in
+            claims.into_iter().chain(["x-forwarded-host", "x-forwarded-port", "x_real_ip", "x-forwarded-prefix"])
+        {
+            let mut headers = fields(&[(claim, "10.0.0.1"), ("host", "a"), ("x-own_name", "1")]);
+            set_forwarded(&mut headers, client("192.0.2.1", None));
+            let expected = [
+                ("host", "a"),
+                ("x-own_name", "1"),
+                ("x-forwarded-for", "192.0.2.1"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-host", "a"),
+            ];
+            assert_eq!(headers, fields(&expected), "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_named_behind_the_client() {
+        let told = [("x-forwarded-for", "10.9.9.9, 192.0.2.1"), ("x-forwarded-proto", "http")];
+        let mut headers = fields(&told);
+        set_forwarded(&mut headers, client("192.0.2.1", Some("10.0.0.1")));
+        assert_eq!(headers, fields(&[("x-forwarded-for", "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http")]));
+        let mut headers = fields(&[("x-forwarded-proto", "javascript")]);
+        set_forwarded(&mut headers, client("192.0.2.1", Some("10.0.0.1")));
+        assert_eq!(headers["x-forwarded-proto"], "https");
+    }
+
+    #[test]
+    fn connection_removes_no_field_that_servers_decide_by() {
+        let kept = ["host", "authorization", "cookie", "origin", "content-length", "x-forwarded-for", "x-real-ip"];
+        for name in kept {
+            let mut headers = fields(&[("connection", name), (name, "1")]);
+            remove_hop_by_hop(&mut headers);
+            assert_eq!(headers, fields(&[(name, "1")]));
+        }
+        let mut headers = fields(&[("connection", "close, X-Own"), ("x-own", "1")]);
+        remove_hop_by_hop(&mut headers);
+        assert!(headers.is_empty());
+    }
+
     #[test]
     fn fields_of_one_connection_and_claims_of_the_client_are_not_passed_on() {
         let request = Request::post("/a?b")
@@ -186,7 +258,7 @@ mod tests {
             .unwrap();
         let mut headers = request.headers().clone();
         remove_hop_by_hop(&mut headers);
-        set_forwarded(&mut headers, Client { address: Some("192.0.2.1".parse().unwrap()), is_secure: true });
+        set_forwarded(&mut headers, client("192.0.2.1", None));
         let mut out = Vec::new();
         let framing = Framing::of_request(&request).unwrap();
         let head = RequestHead { method: request.method(), target: "/a?b", headers: &headers, framing, upgrade: None };

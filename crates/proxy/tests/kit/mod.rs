@@ -99,6 +99,24 @@ pub(crate) fn length(head: &str) -> Option<usize> {
     head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()
 }
 
+/// Reads the body behind a head.
+pub(crate) fn body_of(head: &str, reader: &mut impl BufRead) -> String {
+    let mut body = vec![0; length(head).unwrap_or(0)];
+    reader.read_exact(&mut body).unwrap();
+    while head.contains("transfer-encoding: chunked") {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let len = usize::from_str_radix(line.trim(), 16).unwrap();
+        let mut chunk = vec![0; len + 2];
+        reader.read_exact(&mut chunk).unwrap();
+        body.extend(&chunk[..len]);
+        if len == 0 {
+            break;
+        }
+    }
+    String::from_utf8(body).unwrap()
+}
+
 /// A client's connection.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
