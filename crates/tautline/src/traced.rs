@@ -4,7 +4,7 @@ use crate::{
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
-use tautline_engine::ShardContext;
+use tautline_engine::{Others, Raw, RawEvent, ShardContext};
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
@@ -101,6 +101,22 @@ impl<H: Handler> Handler for Traced<H> {
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply<H::State> {
         self.app.on_request(request)
+    }
+
+    fn on_raw_request(&mut self, raw: &mut Raw<'_, H::State>, request: &Request<'_>) -> bool {
+        self.app.on_raw_request(raw, request)
+    }
+
+    fn on_bytes(&mut self, raw: &mut Raw<'_, H::State>, bytes: &mut [u8]) -> usize {
+        self.app.on_bytes(raw, bytes)
+    }
+
+    fn on_raw(&mut self, raw: &mut Raw<'_, H::State>, event: RawEvent<'_>) {
+        self.app.on_raw(raw, event);
+    }
+
+    fn on_raw_failed(&mut self, others: &mut Others<'_, H::State>, dial: DialId, error: &ConnectError) {
+        self.app.on_raw_failed(others, dial, error);
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, H::State>, opening: &Opening<'_>) {
