@@ -65,8 +65,8 @@ impl Access {
         self.rates = HashMap::new();
     }
 
-    /// The name of a message in the log, by its identifier: another one than those of other users and of applications. Whoever
-    /// knows an identifier would else have the log leave out a message that somebody else sends.
+    /// The name of a message in the log, by its identifier: another one than those of other users and of applications. A
+    /// client that knows an identifier would else have the log leave out a message that somebody else sends.
     pub(crate) fn name(&self, id: &str) -> Box<str> {
         let user = self.identity.as_ref().and_then(|identity| identity.user.as_deref()).unwrap_or_default();
         // Those of applications begin with a name without a colon.
