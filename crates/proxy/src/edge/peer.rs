@@ -1,4 +1,5 @@
-use super::{MOST_WAITING, Side, put};
+use super::answer::put;
+use super::{MOST_WAITING, Side};
 use tautline::ConnId;
 use tautline::http::StatusCode;
 use tautline::layers::engine::{Others, Raw};
