@@ -20,7 +20,7 @@ use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_fo
 use crate::forward::{Body, Form, Framing};
 use crate::live::Live;
 use crate::plan::{Endpoint, Place};
-use peer::{Other, Peer};
+use peer::{MOST_WAITING, Other, Peer};
 use pool::Pool;
 use std::collections::HashMap;
 use std::mem::take;
@@ -32,8 +32,6 @@ use tautline::layers::engine::{Others, Raw, RawEvent};
 use tautline::layers::ws::handshake::{BodyReader, Reply as Shape, write_response};
 use tautline::{Address, Cause, Conn, ConnId, ConnectError, DialId, Handler, Message, Request, Target};
 
-/// Bytes that may wait for one side before the other is not read any more.
-const MOST_WAITING: usize = 64 << 10;
 /// The timer of a client's connection.
 const DEADLINE: u64 = 1;
 /// The timer of an idle connection to a server.

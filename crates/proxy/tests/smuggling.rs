@@ -110,7 +110,7 @@ fn requests_that_could_be_read_in_two_ways_reach_no_server() {
         let head = client.head();
         assert!(head.starts_with(&format!("http/1.1 {status} ")), "{request:?}: {head}");
         assert!(head.contains("connection: close\r\n"), "{request:?}: {head}");
-        // What follows is not taken for a request.
+        // The bytes behind it are not taken for a request.
         let rest = client.rest();
         assert!(!rest.contains("HTTP/1.1"), "{request:?}: {rest}");
     }

@@ -1,8 +1,11 @@
 use super::answer::put;
-use super::{MOST_WAITING, Side};
+use super::side::Side;
 use tautline::ConnId;
 use tautline::http::StatusCode;
 use tautline::layers::engine::{Others, Raw};
+
+/// Bytes that may wait for one side before the other is not read any more.
+pub(super) const MOST_WAITING: usize = 64 << 10;
 
 /// A client's connection: the one of the event, or another.
 pub(super) trait Peer {
