@@ -146,10 +146,14 @@ struct Bench {
 impl Bench {
     /// A front with a client, connection 0.
     fn new() -> Self {
-        let (kernel, now) = (Fake::default(), Rc::new(Cell::new(Duration::from_secs(5))));
-        kernel.0.borrow_mut().room = usize::MAX;
         let mut config = Config::default();
         config.raw = true;
+        Self::of(config)
+    }
+
+    fn of(config: Config) -> Self {
+        let (kernel, now) = (Fake::default(), Rc::new(Cell::new(Duration::from_secs(5))));
+        kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Front::default()).unwrap();
         let clock = now.clone();
         shard.danger_simulate(move || clock.get(), [0; 32]);
@@ -342,6 +346,20 @@ fn timers_run_on_raw_connections() {
     assert_eq!(seen[0], "timer 7");
     assert!(seen[1].starts_with("client closed: "), "{seen:?}");
     assert!(bench.kernel.with(0, |wire| wire.finished));
+}
+
+#[test]
+fn a_connection_that_holds_too_much_is_reset_when_memory_is_short() {
+    let mut config = Config::default();
+    config.raw = true;
+    config.limits.memory = 100_000;
+    let mut bench = Bench::of(config);
+    // They wait for the backend.
+    bench.ask("/pair", &"x".repeat(200_000));
+    bench.turns();
+    assert_eq!(bench.closed(0), Some(true));
+    assert_eq!(bench.text(0), "");
+    assert_eq!(bench.shard.counters().memory_closed, 1);
 }
 
 #[test]

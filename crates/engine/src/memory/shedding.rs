@@ -213,6 +213,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE);
         } else if link.phase.is_handshaking() {
             self.fail(link, Cause::OutOfMemory);
+        } else if link.phase.is_raw() {
+            // Its bytes are the application's, and a close frame would be taken for some of them.
+            self.end(link, Phase::Gone { reset: true }, Cause::OutOfMemory);
         } else {
             let code = if outgoing > bytes / 2 { CloseCode::POLICY } else { CloseCode::TRY_AGAIN_LATER };
             link.close_now(code, "memory is short");
