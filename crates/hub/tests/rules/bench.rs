@@ -1,13 +1,12 @@
 //! A server with rules, and steps of its clients.
 
-use crate::helpers::stop;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tautline::http::{HeaderName, HeaderValue};
-use tautline::{ClientConfig, Incoming, Server, ServerHandle, Socket};
+use tautline::{ClientConfig, CloseCode, Incoming, Server, ServerHandle, Socket};
 use tautline_hub::{Hub, Rules};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -64,7 +63,9 @@ impl Bench {
     }
 
     pub(crate) fn end(self) {
-        stop(self.server);
+        // Clients that do not read any more do not answer the close.
+        self.server.drain(CloseCode::SERVICE_RESTART, "", Duration::from_millis(100));
+        self.server.join().unwrap();
         std::fs::remove_dir_all(&self.folder).unwrap();
     }
 }
