@@ -21,7 +21,7 @@ def documented(language):
         text = path.read_text()
         for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             place = f"{path.relative_to(ROOT)}:{text[:block.start()].count(chr(10)) + 1}"
-            is_proxy = re.search(r"proxy_pass|^(frontend|backend|listen) ", block[2], re.MULTILINE)
+            is_proxy = re.search(r"proxy_pass|^(frontend|backend|listen) \w", block[2], re.MULTILINE)
             if is_proxy and block[1] not in ("nginx", "haproxy"):
                 raise SystemExit(f"{place}: a proxy's configuration is not marked as ```nginx or ```haproxy")
             if block[1] == language:
