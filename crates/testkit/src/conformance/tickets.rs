@@ -60,7 +60,8 @@ pub fn tickets_tell_how_long_they_last<E: Engine>(make: impl Make<E>) {
         assert_eq!(messages.is_empty(), !has_tickets, "{versions:?}");
         for message in messages {
             let lifetime = u64::from(u32::from_be_bytes(message[4..8].try_into().unwrap()));
-            assert!((seconds..=2 * seconds).contains(&lifetime), "{lifetime} s of {seconds}, {versions:?}");
+            // Libraries count whole seconds, and one may end between the key's first moment and the ticket's.
+            assert!((seconds - 1..=2 * seconds).contains(&lifetime), "{lifetime} s of {seconds}, {versions:?}");
         }
     }
 }
