@@ -125,6 +125,15 @@ pub enum End {
     Failed(io::Error),
 }
 
+/// The end of a connection that [carries](Driver::carrier) others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CarrierEnd {
+    /// It carries none any more.
+    Done,
+    /// Its peer broke this rule, or met this limit.
+    Fault(&'static str),
+}
+
 /// Wakes a driver's [`turn`](Driver::turn) from another thread.
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
@@ -152,7 +161,7 @@ impl core::fmt::Debug for Waker {
 ///
 /// A token is valid from [`Sink::accepted`] or [`connect`](Self::connect) until [`close`](Self::close), whatever
 /// happens to the connection in between; calls with an unknown or closed token do nothing.
-pub trait Driver: 'static {
+pub trait Driver {
     /// The driver's name in messages: `epoll`.
     fn name(&self) -> &'static str;
 
@@ -370,6 +379,25 @@ pub trait Driver: 'static {
         None
     }
 
+    /// Takes plaintext of a connection that carries others, as by HTTP/2. The driver makes them known as [accepted](Sink::accepted)
+    /// ones.
+    ///
+    /// Only connections whose TLS has negotiated that reach this, and only with a driver that [`carries`](Self::carrier) others.
+    fn opened(&mut self, token: Token, plain: &mut [u8]) {
+        let _ = (token, plain);
+    }
+
+    /// Has a connection that carries others take no new ones, and end behind the last of them.
+    fn go_away(&mut self, token: Token) {
+        let _ = token;
+    }
+
+    /// The connection that carries this one.
+    fn carrier(&self, token: Token) -> Option<Token> {
+        let _ = token;
+        None
+    }
+
     /// Waits for events at most `timeout` (for ever if it is `None`) and delivers them to `sink`.
     ///
     /// One connection gets one bounded [`Sink::received`] a turn, so that a flooding peer cannot starve the others.
@@ -379,7 +407,7 @@ pub trait Driver: 'static {
     fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()>;
 }
 
-impl<D: Driver> From<D> for Box<dyn Driver> {
+impl<D: Driver + 'static> From<D> for Box<dyn Driver> {
     fn from(driver: D) -> Self {
         Box::new(driver)
     }
@@ -423,6 +451,11 @@ pub trait Sink {
     /// dropped with it, no [`sent`](Self::sent) follows, and later sends are discarded. Bytes that arrived before a
     /// failure are delivered first, unless receiving is paused.
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End);
+
+    /// The driver has plaintext for the peer of a connection that carries others, which may end behind it.
+    fn carried(&mut self, driver: &mut dyn Driver, token: Token, plain: &[u8], end: Option<CarrierEnd>) {
+        let _ = (driver, token, plain, end);
+    }
 
     /// A [`Waker`] was used, once or several times.
     fn woken(&mut self, driver: &mut dyn Driver);
