@@ -44,6 +44,14 @@ pub trait Engine: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The session of a connection that is carried by another one, as a stream of HTTP/2, with the TLS of that.
+    ///
+    /// Its wire bytes are plaintext. `None` if the engine has none; that of [`mixed`](crate::mixed) has.
+    fn carried(&self, by: TlsInfo) -> Option<Self::Session> {
+        let _ = by;
+        None
+    }
+
     /// Makes a session that takes the place of one that was [saved](Session::save), usually in another process.
     ///
     /// # Errors
