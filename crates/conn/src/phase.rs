@@ -67,7 +67,7 @@ pub enum Phase<W, R> {
     },
 }
 
-/// A connection whose bytes are the application's.
+/// A connection whose bytes are the application's, or the driver's.
 pub struct Raw {
     /// The ends of both directions. [`Finish::AfterPeer`] stands for an open one.
     pub ends: Linger,
@@ -79,6 +79,8 @@ pub struct Raw {
     pub status: Option<http::StatusCode>,
     /// The state of reading, if the connection can be given back to HTTP.
     pub head: Option<Box<Head>>,
+    /// Whether the bytes are the driver's, which carries other connections in them.
+    pub carries: bool,
 }
 
 /// The next step of a connection whose bytes are the application's.
@@ -99,7 +101,7 @@ impl Raw {
     #[must_use]
     pub const fn new(head: Option<Box<Head>>) -> Self {
         let ends = Linger { ours: Finish::AfterPeer, peer_finished: false };
-        Self { ends, late: None, wish: Wish::Stay, status: None, head }
+        Self { ends, late: None, wish: Wish::Stay, status: None, head, carries: false }
     }
 }
 
@@ -227,7 +229,13 @@ impl<W, R> Phase<W, R> {
         matches!(self, Self::Open)
     }
 
-    /// Whether the application takes and makes the bytes.
+    /// Whether the driver takes and makes the bytes, to carry other connections.
+    #[must_use]
+    pub const fn carries(&self) -> bool {
+        matches!(self, Self::Raw(Raw { carries: true, .. }))
+    }
+
+    /// Whether the application takes and makes the bytes, or the driver does.
     #[must_use]
     pub const fn is_raw(&self) -> bool {
         matches!(self, Self::Raw(_))

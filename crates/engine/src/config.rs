@@ -49,6 +49,8 @@ pub struct Config {
     pub streaming: bool,
     /// Whether each request is offered to [`Handler::on_raw_request`](crate::Handler::on_raw_request) before its body is read.
     pub raw: bool,
+    /// Whether the driver carries connections in those that negotiate the protocol `h2`. It has to be one that does.
+    pub http2: bool,
     /// Takes an entry for each answered HTTP request and each ended WebSocket (server). With it a connection takes some hundred
     /// bytes more. [Connections without a shard](crate::connection) make no entries.
     pub access_log: Option<AccessLog>,
@@ -305,6 +307,7 @@ impl Config {
             slow_turn: Some(Duration::from_millis(500)),
             streaming: false,
             raw: false,
+            http2: false,
             access_log: None,
         }
     }

@@ -98,7 +98,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.admission.change_source(&before, link, self.shared.now);
     }
 
-    fn set_via(&mut self, link: &mut Link<E::Session, H::State>, via: Via) {
+    pub(crate) fn set_via(&mut self, link: &mut Link<E::Session, H::State>, via: Via) {
         self.shared.account.remove_connection(memory_of(link, &self.engine));
         link.cold.get_or_insert_default().more().via = Some(Box::new(via));
         self.shared.account.add_connection(memory_of(link, &self.engine));

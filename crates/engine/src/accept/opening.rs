@@ -20,9 +20,10 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
 use crate::turn::reactor::Reactor;
+use crate::turn::slot::Slot;
 use tautline_conn::front::Begins;
 use tautline_io::{Address, Driver, Received, Token};
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 
 impl<S, T> Link<S, T> {
     /// Whether it is a client's connection before its first answer.
@@ -90,6 +91,33 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         // The visit resumes the input that was held.
         self.visit_link(driver, link, |_, _, _| {});
         self.core.openings.end_step(begun, &self.core.clock);
+    }
+
+    /// Begins to serve a connection that another one carries. Its client is that of the other, and so is its TLS.
+    pub(crate) fn accept_carried(&mut self, driver: &mut dyn Driver, token: Token, carrier: Token) {
+        let by = match self.core.slots.get(carrier.index as usize) {
+            Some(Slot::Link(link)) if link.token == carrier => {
+                let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
+                self.core.engine.carried(link.session.tls_info()).map(|session| (session, link.info.peer.clone(), via))
+            }
+            _ => None,
+        };
+        let Some((session, peer, via)) = by else { return driver.close(token, true) };
+        if self.core.refuses(driver, token, &peer) {
+            return;
+        }
+        let opened = self.core.guard(format_args!("a stream of {peer}"), |core| {
+            let mut link = core.open_link(token, core.first_phase(&session), session, peer.clone(), None);
+            if let Some(via) = via {
+                core.set_via(&mut link, via);
+            }
+            link
+        });
+        match opened {
+            Some(link) => self.put_link(link),
+            None => driver.close(token, true),
+        }
+        self.core.admission.bound_accepting(driver, &self.core.shared);
     }
 
     /// Begins to serve a connection from `peer`.

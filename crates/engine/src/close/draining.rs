@@ -59,7 +59,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     _ => None,
                 };
                 let reason = told.as_deref().unwrap_or(reason);
-                self.visit(driver, token, |core, _, link| core.drain_link(link, *code, reason));
+                self.visit(driver, token, |core, driver, link| core.drain_link(driver, link, *code, reason));
             }
             draining.next += 1;
         }

@@ -199,7 +199,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    pub(crate) fn drain_link(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: &str) {
+    pub(crate) fn drain_link(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        code: CloseCode,
+        reason: &str,
+    ) {
         match &link.phase {
             Phase::Open => link.close(code, reason),
             // A client that has sent a part of a request gets 503 for it.
@@ -208,7 +214,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
             // It ends with its response, at the latest when the drain does.
             Phase::Streaming(_) => {}
-            Phase::Raw(_) => self.report_raw(None, link, RawEvent::Drain),
+            Phase::Raw(_) => self.report_raw(Some(driver), link, RawEvent::Drain),
             Phase::Request(_) if link.wire.is_in_flight() => {
                 self.end(link, Phase::finishing(false), Cause::Stopped);
             }

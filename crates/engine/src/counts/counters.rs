@@ -110,6 +110,10 @@ counters! {
     handshakes_refused,
     /// Failed handshakes of pages whose origin may not connect.
     origins_refused,
+    /// Connections that carry others: those with HTTP/2. Their streams count as [accepted](Self::accepted), too.
+    carriers,
+    /// Of these, connections that were ended since the peer broke HTTP/2, or met a limit of it.
+    carriers_failed,
     /// Seals of large messages for which the loop asked other threads for help.
     seals_offloaded,
     /// Offloaded seals that another thread joined.

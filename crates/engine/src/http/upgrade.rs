@@ -102,6 +102,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if !link.session.is_plain() {
                 self.count_handshake(link);
             }
+            if self.shared.config.http2 && link.session.tls_info().alpn.as_deref() == Some(b"h2") {
+                self.open_carrier(link);
+                return Ok(());
+            }
             link.phase = Phase::Request(self.shared.empty_head());
             return Ok(());
         };

@@ -147,6 +147,8 @@ impl<S, T> Link<S, T> {
     where
         S: Session,
     {
+        // A shorter life, as that of the other parts.
+        let driver = driver.map(|driver| driver as &mut dyn Driver);
         // Those are of another call.
         shared.times = None;
         act(&mut Conn {

@@ -17,7 +17,7 @@ use http::StatusCode;
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed, ConnectError};
 use tautline_conn::tick::millis;
-use tautline_io::Driver;
+use tautline_io::{CarrierEnd, Driver};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
@@ -31,6 +31,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) -> R {
         let Link { token, phase, session, out, wire, info, cold, state, paused, kernel, .. } = link;
         self.shared.times = None;
+        let driver = driver.map(|driver| driver as &mut dyn Driver);
         let transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
         let outlet = DriverOutlet { driver, token: *token, shared: &mut self.shared };
         let conn = Conn { out, transport, outlet, cold, info, state, paused };
@@ -83,7 +84,40 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.report_raw(None, link, RawEvent::Opened);
     }
 
-    /// Passes plaintext to the application. Returns the bytes that it used.
+    /// A client's connection carries others from now on.
+    pub(crate) fn open_carrier(&mut self, link: &mut Link<E::Session, H::State>) {
+        let phase = Phase::Raw(RawPhase { carries: true, ..RawPhase::new(None) });
+        let before = std::mem::replace(&mut link.phase, phase);
+        self.admission.end_handshake(link, &before, &self.shared);
+        self.shared.counters.carriers.add(1);
+        self.schedule(link);
+    }
+
+    /// Sends plaintext of a connection that carries others, which may end behind it.
+    pub(crate) fn write_carried(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        plain: &[u8],
+        end: Option<CarrierEnd>,
+    ) {
+        if !link.phase.carries() {
+            return;
+        }
+        let Link { token, phase, session, out, wire, kernel, .. } = &mut *link;
+        let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
+        let mut outlet = DriverOutlet { driver: Some(driver), token: *token, shared: &mut self.shared };
+        out.write(plain, &mut transport, &mut outlet);
+        if let Some(CarrierEnd::Fault(why)) = end {
+            self.shared.counters.carriers_failed.add(1);
+            self.shared.log_peer(log::Level::Info, &link.info.peer, format_args!("HTTP/2 ends: {why}"));
+        }
+        if end.is_some() {
+            self.end(link, Phase::finishing(false), Cause::Local);
+        }
+    }
+
+    /// Passes plaintext to the application, or to the driver. Returns the bytes that it used.
     pub(crate) fn raw_bytes(
         &mut self,
         driver: &mut dyn Driver,
@@ -95,6 +129,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.shared.visit.spend(MESSAGE);
         let len = plain.len();
+        if link.phase.carries() {
+            driver.opened(link.token, plain);
+            self.shared.visit.spend(len);
+            return len;
+        }
         let used = self.lend_raw(Some(driver), link, |handler, raw| handler.on_bytes(raw, plain)).min(len);
         self.shared.visit.spend(used);
         self.grant(link);
@@ -108,6 +147,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
         event: RawEvent<'_>,
     ) {
+        if link.phase.carries() {
+            match event {
+                RawEvent::Finished { .. } => self.end(link, Phase::finishing(true), Cause::Finished),
+                RawEvent::Drain => {
+                    if let Some(driver) = driver {
+                        driver.go_away(link.token);
+                    }
+                }
+                _ => {}
+            }
+            return;
+        }
         self.lend_raw(driver, link, |handler, raw| handler.on_raw(raw, event));
         self.grant(link);
     }
@@ -180,6 +231,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Reports the end of a raw connection.
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
+        if raw.carries {
+            return;
+        }
         if let Some(status) = raw.status
             && raw.head.is_some()
         {

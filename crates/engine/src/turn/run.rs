@@ -14,7 +14,7 @@ use std::io;
 use tautline_buf::Buf;
 use tautline_conn::message::Encoded;
 use tautline_conn::tick::millis;
-use tautline_io::{Driver, End, Listener, Received, Sink, Token};
+use tautline_io::{CarrierEnd, Driver, End, Listener, Received, Sink, Token};
 use tautline_tls::Engine;
 
 /// Bytes that a command counts for: about as many take as long to process.
@@ -161,7 +161,10 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         match driver.peer(token) {
             Some(peer) => {
                 let begun = self.core.clock.elapsed();
-                self.accept_from(driver, token, peer);
+                match driver.carrier(token) {
+                    Some(carrier) => self.accept_carried(driver, token, carrier),
+                    None => self.accept_from(driver, token, peer),
+                }
                 self.core.openings.accepted();
                 self.core.openings.end_step(begun, &self.core.clock);
             }
@@ -196,6 +199,10 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         if let Some(begun) = begun {
             self.core.openings.end_step(begun, &self.core.clock);
         }
+    }
+
+    fn carried(&mut self, driver: &mut dyn Driver, token: Token, plain: &[u8], end: Option<CarrierEnd>) {
+        self.visit(driver, token, |core, driver, link| core.write_carried(driver, link, plain, end));
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
