@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls-rustls", &["tls", "tls-records", "tls-tickets", "buf"], &["testkit"]),
     ("tls-*", &["tls", "buf"], &["testkit"]),
     ("xdp", &["io", "buf"], &["testkit"]),
+    ("http2", &["io", "buf"], &[]),
     ("conn", &["buf", "ws", "tls", "io"], &[]),
     ("engine", &["buf", "ws", "tls", "io", "conn"], &["testkit", "tls-rustls"]),
     ("acme", &["tls"], &[]),
@@ -29,7 +30,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
     (
         "tautline",
-        &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "acme", "metrics"],
+        &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "http2", "acme", "metrics"],
         &["dev-cert", "testkit", "tautline"],
     ),
     ("measure", &["tautline", "dev-cert"], &[]),

@@ -1,0 +1,278 @@
+//! A connection that carries streams.
+
+use super::request::{self, Body};
+use super::stream::{Output, Stream};
+use super::table::{Entry, Table};
+use crate::code::{Code, Fault};
+use crate::connection::{Connection, Role};
+use crate::limits::Limits;
+use crate::receive::Event;
+use core::time::Duration;
+use http::{HeaderMap, Method};
+use std::collections::VecDeque;
+use tautline_buf::Buf;
+use tautline_io::{CarrierEnd, Token};
+
+/// Bytes that all streams of a carrier give it before they leave.
+pub(super) const MOST_OUT: usize = 256 << 10;
+/// A carrier without streams ends after this time.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+
+/// An event of a stream that its loop does not know of yet.
+#[derive(Debug)]
+pub(super) enum News {
+    Accepted(Token),
+    /// Bytes have come, or the peer's end.
+    Input(Token),
+    /// The stream was reset.
+    Failed(Token),
+    /// A buffer comes back.
+    Sent(Token, Buf),
+    /// The peer's end, of a stream whose answer is whole.
+    Ended(Token),
+}
+
+/// The state of a carrier.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    pub(super) conn: Connection,
+    /// Frames for the peer.
+    pub(super) out: Buf,
+    /// Its streams by their numbers there.
+    pub(super) streams: Vec<(u32, Token)>,
+    /// Whether the loop's last send of it is not done.
+    pub(super) is_blocked: bool,
+    /// Whether it is in the list of those with output.
+    pub(super) is_dirty: bool,
+    /// Whether nothing is read until output has left.
+    pub(super) is_paused: bool,
+    /// The fault of its peer, after which nothing is read.
+    pub(super) fault: Option<Fault>,
+    /// When its last stream ended.
+    pub(super) idle_since: Duration,
+    /// The place of the stream that goes on first once there is room.
+    next: usize,
+}
+
+impl Carrier {
+    pub(super) fn new(limits: Limits, now: Duration) -> Self {
+        let mut carrier = Self {
+            conn: Connection::new(Role::Server, limits),
+            out: Buf::new(),
+            streams: Vec::new(),
+            is_blocked: false,
+            is_dirty: false,
+            is_paused: false,
+            fault: None,
+            idle_since: now,
+            next: 0,
+        };
+        carrier.conn.start(&mut carrier.out);
+        carrier
+    }
+
+    /// The bytes that may wait for the carrier in all.
+    pub(super) const fn most(&self) -> usize {
+        if self.is_blocked { 0 } else { MOST_OUT }
+    }
+
+    /// Whether it ends once its output has left.
+    pub(super) fn end(&self) -> Option<CarrierEnd> {
+        match self.fault {
+            Some(fault) => Some(CarrierEnd::Fault(fault.why)),
+            None => (self.conn.is_done() && self.streams.is_empty()).then_some(CarrierEnd::Done),
+        }
+    }
+
+    fn stream(&self, id: u32) -> Option<Token> {
+        let at = self.streams.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.streams[at].1)
+    }
+
+    pub(super) fn forget(&mut self, id: u32, now: Duration) {
+        self.streams.retain(|(other, _)| *other != id);
+        if self.streams.is_empty() {
+            self.idle_since = now;
+        }
+    }
+}
+
+/// Reads plaintext of a carrier, and passes what it holds to its streams.
+pub(super) fn read(table: &mut Table, token: Token, plain: &mut [u8], now: Duration, news: &mut VecDeque<News>) {
+    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(token).map(core::mem::take) else { return };
+    table.lend(&mut carrier.out);
+    let mut used = 0;
+    while used < plain.len() && carrier.fault.is_none() {
+        let Carrier { conn, out, .. } = &mut *carrier;
+        match conn.read(&mut plain[used..], now, out) {
+            Ok(read) => {
+                used += read.used;
+                if let Some(event) = read.event {
+                    take_event(table, &mut carrier, token, event, now, news);
+                }
+            }
+            Err(fault) => {
+                carrier.conn.go_away(fault.code, fault.why, &mut carrier.out);
+                carrier.fault = Some(fault);
+                news.extend(carrier.streams.iter().map(|(_, stream)| News::Failed(*stream)));
+            }
+        }
+    }
+    if carrier.out.is_empty() {
+        table.give(core::mem::take(&mut carrier.out));
+    }
+    if let Some(entry) = table.get_mut(token) {
+        *entry = Entry::Carrier(inner, carrier);
+    }
+}
+
+fn take_event(
+    table: &mut Table,
+    carrier: &mut Carrier,
+    token: Token,
+    event: Event<'_>,
+    now: Duration,
+    news: &mut VecDeque<News>,
+) {
+    match event {
+        Event::Request { stream, head, end } => {
+            let mut text = Buf::new();
+            match request::write(&head, end, &mut text) {
+                Ok(body) => {
+                    let has_body = head.request.method() != Method::HEAD;
+                    let mut state = Stream::new(token, stream, body, has_body, end);
+                    state.inbound = text;
+                    let outer = table.add(Entry::Stream(Box::new(state)));
+                    let at = carrier.streams.partition_point(|(id, _)| *id < stream);
+                    carrier.streams.insert(at, (stream, outer));
+                    news.extend([News::Accepted(outer), News::Input(outer)]);
+                }
+                Err(status) => {
+                    carrier.conn.respond(stream, status, &HeaderMap::new(), true, &mut carrier.out);
+                    if !end {
+                        carrier.conn.reset(stream, Code::NO_ERROR, &mut carrier.out);
+                    }
+                }
+            }
+        }
+        Event::Data { stream, data, end } => {
+            let len = data.len();
+            let mut inbound = Buf::new();
+            let Some((outer, state)) = carrier.stream(stream).and_then(|token| Some((token, table.stream(token)?)))
+            else {
+                return carrier.conn.took(stream, len, &mut carrier.out);
+            };
+            if !state.inbound.has_memory() {
+                table.lend(&mut inbound);
+            }
+            let Some(state) = table.stream(outer) else { return };
+            if inbound.has_memory() {
+                state.inbound = inbound;
+            }
+            state.owed += len;
+            state.peer_ended |= end;
+            request::write_body(state.body, data, end, &mut state.inbound);
+            news.push_back(News::Input(outer));
+        }
+        Event::End { stream } => {
+            if let Some((outer, state)) = carrier.stream(stream).and_then(|token| Some((token, table.stream(token)?))) {
+                state.peer_ended = true;
+                request::write_body(state.body, &[], true, &mut state.inbound);
+                news.push_back(News::Input(outer));
+            }
+        }
+        Event::Reset { stream, code, why } => {
+            log::debug!("stream {stream} was reset: {}, {code}", why.unwrap_or("by the peer"));
+            if let Some(outer) = carrier.stream(stream) {
+                carrier.forget(stream, now);
+                news.push_back(News::Failed(outer));
+            }
+        }
+        Event::Window { stream } => {
+            let Some(id) = stream else { return go_on(table, carrier, news) };
+            if let Some(outer) = carrier.stream(id) {
+                go_on_one(table, carrier, outer, news);
+            }
+        }
+        Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } => {}
+    }
+}
+
+/// Has the streams of a carrier send what waited, in turn: the first of them is another one each time.
+pub(super) fn go_on(table: &mut Table, carrier: &mut Carrier, news: &mut VecDeque<News>) {
+    let number = carrier.streams.len();
+    for step in 0..number {
+        let at = (carrier.next + step) % number;
+        if carrier.out.len() >= carrier.most() {
+            carrier.next = at;
+            return;
+        }
+        let (_, outer) = carrier.streams[at];
+        go_on_one(table, carrier, outer, news);
+    }
+}
+
+fn go_on_one(table: &mut Table, carrier: &mut Carrier, outer: Token, news: &mut VecDeque<News>) {
+    let most = carrier.most();
+    let Some(state) = table.stream(outer) else { return };
+    state.go_on(&mut carrier.conn, most, &mut carrier.out);
+    if let Some(buf) = state.take_kept() {
+        news.push_back(News::Sent(outer, buf));
+    }
+}
+
+/// Gives a stream's answer to its carrier. Returns the buffer, unless bytes of it wait.
+pub(super) fn send(table: &mut Table, token: Token, buf: Buf, news: &mut VecDeque<News>) -> Option<Buf> {
+    let Some(stream) = table.stream(token) else { return Some(cleared(buf)) };
+    let of = stream.carrier;
+    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else {
+        return Some(cleared(buf));
+    };
+    table.lend(&mut carrier.out);
+    let most = carrier.most();
+    let mut back = Some(buf);
+    if let Some(stream) = table.stream(token)
+        && let Some(buf) = back.take()
+    {
+        let Carrier { conn, out, .. } = &mut *carrier;
+        let output = stream.answer(buf.filled(), conn, most, out);
+        let buf = cleared(buf);
+        if output == Output::Reset {
+            news.push_back(News::Failed(token));
+        }
+        if stream.unsent() > 0 {
+            stream.keep(buf);
+        } else {
+            back = Some(buf);
+        }
+    }
+    if let Some(entry) = table.get_mut(of) {
+        *entry = Entry::Carrier(inner, carrier);
+    }
+    back
+}
+
+/// A stream's loop ends its direction.
+pub(super) fn shut(table: &mut Table, token: Token, news: &mut VecDeque<News>) {
+    let Some(stream) = table.stream(token) else { return };
+    let of = stream.carrier;
+    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else { return };
+    let most = carrier.most();
+    if let Some(stream) = table.stream(token) {
+        let Carrier { conn, out, .. } = &mut *carrier;
+        match stream.shut(conn, most, out) {
+            Output::Reset => news.push_back(News::Failed(token)),
+            // A peer that has its answer ends nothing: the loop waits for that no longer.
+            Output::Taken if stream.body != Body::Tunnel => news.push_back(News::Ended(token)),
+            Output::Taken => {}
+        }
+    }
+    if let Some(entry) = table.get_mut(of) {
+        *entry = Entry::Carrier(inner, carrier);
+    }
+}
+
+fn cleared(mut buf: Buf) -> Buf {
+    buf.clear();
+    buf
+}

@@ -1,0 +1,166 @@
+//! A stream, as its loop sees it: a connection that speaks HTTP/1.1.
+
+use super::request::Body;
+use super::response::{Answer, Step};
+use crate::code::Code;
+use crate::connection::Connection;
+use http::StatusCode;
+use tautline_buf::Buf;
+use tautline_io::Token;
+
+/// A stream of a carrier.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The connection that carries it.
+    pub(super) carrier: Token,
+    /// Its number there.
+    pub(super) id: u32,
+    pub(super) body: Body,
+    /// Whether the response may have a body: not for HEAD.
+    has_body: bool,
+    /// Bytes for the loop.
+    pub(super) inbound: Buf,
+    /// Bytes of the peer's body among them, which its window gets back once the loop has taken them.
+    pub(super) owed: usize,
+    /// Whether the loop pauses.
+    pub(super) is_paused: bool,
+    /// Whether the peer's direction has ended.
+    pub(super) peer_ended: bool,
+    /// Whether the loop knows that.
+    pub(super) told: bool,
+    answer: Answer,
+    /// Bytes of the answer for which the window had no room.
+    unsent: Buf,
+    /// The buffer that the loop gets back once they have left.
+    kept: Option<Buf>,
+    /// Whether our direction ends behind them.
+    ends: bool,
+    /// Whether the end has been sent.
+    has_ended: bool,
+}
+
+/// What a stream's output led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// All of it is with the carrier, or it waits for a window.
+    Taken,
+    /// The loop's answer cannot be sent: the stream was reset.
+    Reset,
+}
+
+impl Stream {
+    pub(super) const fn new(carrier: Token, id: u32, body: Body, has_body: bool, ended: bool) -> Self {
+        Self {
+            carrier,
+            id,
+            body,
+            has_body,
+            inbound: Buf::new(),
+            owed: 0,
+            is_paused: false,
+            peer_ended: ended,
+            told: false,
+            answer: Answer::Head(Vec::new()),
+            unsent: Buf::new(),
+            kept: None,
+            ends: false,
+            has_ended: false,
+        }
+    }
+
+    /// Bytes that wait for a window.
+    pub(super) const fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Keeps a buffer of the loop until all bytes have left.
+    pub(super) fn keep(&mut self, buf: Buf) {
+        self.kept = Some(buf);
+    }
+
+    /// Takes bytes of the loop's answer.
+    pub(super) fn answer(&mut self, bytes: &[u8], conn: &mut Connection, most: usize, out: &mut Buf) -> Output {
+        let mut rest = bytes;
+        loop {
+            match self.answer.read(&mut rest, self.has_body) {
+                Step::Head(head) => {
+                    let status = match head.status {
+                        // RFC 8441, section 5: any status of success opens the WebSocket.
+                        StatusCode::SWITCHING_PROTOCOLS => StatusCode::OK,
+                        status => status,
+                    };
+                    let end = matches!(self.answer, Answer::Whole);
+                    conn.respond(self.id, status, &head.headers, end, out);
+                    self.has_ended |= end;
+                }
+                Step::Part(part) => {
+                    self.ends |= matches!(self.answer, Answer::Whole);
+                    self.part(part, conn, most, out);
+                }
+                Step::More => break,
+                Step::Wrong => {
+                    conn.reset(self.id, Code::INTERNAL_ERROR, out);
+                    return Output::Reset;
+                }
+            }
+        }
+        self.ends |= matches!(self.answer, Answer::Whole) && !self.has_ended;
+        self.go_on(conn, most, out);
+        Output::Taken
+    }
+
+    /// Sends a part of a body, as far as windows and the carrier have room, and keeps the rest.
+    fn part(&mut self, part: &[u8], conn: &mut Connection, most: usize, out: &mut Buf) {
+        let mut sent = 0;
+        if self.unsent.is_empty() {
+            let room = most.saturating_sub(out.len()).min(part.len());
+            let end = self.ends && room == part.len();
+            sent = conn.data(self.id, &part[..room], end, out);
+            self.has_ended |= end && sent == part.len();
+        }
+        if sent < part.len() {
+            self.unsent.put(&part[sent..]);
+        }
+    }
+
+    /// Sends bytes that waited, and the end.
+    pub(super) fn go_on(&mut self, conn: &mut Connection, most: usize, out: &mut Buf) {
+        if self.has_ended || self.unsent.is_empty() && !self.ends {
+            return;
+        }
+        let room = most.saturating_sub(out.len()).min(self.unsent.len());
+        let end = self.ends && room == self.unsent.len();
+        let sent = conn.data(self.id, &self.unsent.filled()[..room], end, out);
+        self.unsent.take(sent);
+        if self.unsent.is_empty() {
+            self.unsent = Buf::new();
+            self.has_ended |= end;
+        }
+    }
+
+    /// The loop ends its direction. A body that is not whole resets the stream.
+    pub(super) fn shut(&mut self, conn: &mut Connection, most: usize, out: &mut Buf) -> Output {
+        if !self.answer.may_end() {
+            conn.reset(self.id, Code::INTERNAL_ERROR, out);
+            return Output::Reset;
+        }
+        self.ends = true;
+        self.go_on(conn, most, out);
+        Output::Taken
+    }
+
+    /// The loop's buffer, if it waits and all its bytes have left.
+    pub(super) fn take_kept(&mut self) -> Option<Buf> {
+        if self.unsent.is_empty() { self.kept.take() } else { None }
+    }
+
+    /// The code by which the loop's end of the connection ends a stream that is still open.
+    pub(super) const fn code(&self, abort: bool) -> Code {
+        match () {
+            // The rest of the request is not needed (RFC 9113, section 8.1).
+            () if self.has_ended && !abort => Code::NO_ERROR,
+            () if matches!(self.body, Body::Tunnel) => Code::CANCEL,
+            () => Code::INTERNAL_ERROR,
+        }
+    }
+}

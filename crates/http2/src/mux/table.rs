@@ -1,0 +1,153 @@
+//! Tokens of a loop: sockets of the driver behind, and streams.
+
+use super::carrier::Carrier;
+use super::stream::Stream;
+use tautline_buf::Buf;
+use tautline_io::Token;
+
+/// The thing that a token names.
+#[derive(Debug, Default)]
+pub(super) enum Entry {
+    #[default]
+    Free,
+    /// A socket, by its token at the driver behind.
+    Socket(Token),
+    /// A socket whose connection carries streams.
+    Carrier(Token, Box<Carrier>),
+    Stream(Box<Stream>),
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    entry: Entry,
+}
+
+/// All tokens of one driver.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// By the indices of the driver behind: our own ones.
+    ours: Vec<u32>,
+    /// Buffers that nobody needs at the moment, so that idle streams hold none.
+    spares: Vec<Buf>,
+}
+
+/// Buffers that are kept at most.
+const SPARES: usize = 4;
+
+impl Table {
+    pub(super) fn add(&mut self, entry: Entry) -> Token {
+        let inner = match &entry {
+            Entry::Socket(inner) => Some(*inner),
+            _ => None,
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, entry: Entry::Free });
+            // Each place is a descriptor or a bounded stream of one.
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        let place = &mut self.places[index as usize];
+        place.entry = entry;
+        if let Some(inner) = inner {
+            let at = inner.index as usize;
+            if self.ours.len() <= at {
+                self.ours.resize(at + 1, u32::MAX);
+            }
+            self.ours[at] = index;
+        }
+        Token { index, generation: place.generation }
+    }
+
+    pub(super) fn get(&self, token: Token) -> Option<&Entry> {
+        let place = self.places.get(token.index as usize)?;
+        (place.generation == token.generation).then_some(&place.entry)
+    }
+
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Entry> {
+        let place = self.places.get_mut(token.index as usize)?;
+        (place.generation == token.generation).then_some(&mut place.entry)
+    }
+
+    /// The token at the driver behind, of a socket.
+    pub(super) fn inner(&self, token: Token) -> Option<Token> {
+        match self.get(token)? {
+            Entry::Socket(inner) | Entry::Carrier(inner, _) => Some(*inner),
+            Entry::Free | Entry::Stream(_) => None,
+        }
+    }
+
+    /// Our token of a socket of the driver behind.
+    pub(super) fn outer(&self, inner: Token) -> Option<Token> {
+        let index = *self.ours.get(inner.index as usize)?;
+        let place = self.places.get(index as usize)?;
+        match &place.entry {
+            Entry::Socket(of) | Entry::Carrier(of, _) if *of == inner => {
+                Some(Token { index, generation: place.generation })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn remove(&mut self, token: Token) -> Entry {
+        let Some(place) = self.places.get_mut(token.index as usize) else { return Entry::Free };
+        if place.generation != token.generation || matches!(place.entry, Entry::Free) {
+            return Entry::Free;
+        }
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(token.index);
+        core::mem::replace(&mut place.entry, Entry::Free)
+    }
+
+    /// Gives `buf` memory, if it has none.
+    pub(super) fn lend(&mut self, buf: &mut Buf) {
+        if !buf.has_memory()
+            && let Some(spare) = self.spares.pop()
+        {
+            *buf = spare;
+        }
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&mut self, mut buf: Buf) {
+        buf.clear();
+        if buf.has_memory() && !buf.is_oversized() && self.spares.len() < SPARES {
+            self.spares.push(buf);
+        }
+    }
+
+    pub(super) fn carrier(&mut self, token: Token) -> Option<&mut Carrier> {
+        match self.get_mut(token)? {
+            Entry::Carrier(_, carrier) => Some(carrier),
+            _ => None,
+        }
+    }
+
+    pub(super) fn stream(&mut self, token: Token) -> Option<&mut Stream> {
+        match self.get_mut(token)? {
+            Entry::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Table};
+    use tautline_io::Token;
+
+    #[test]
+    fn tokens_of_both_sides_find_each_other_until_they_end() {
+        let mut table = Table::default();
+        let inner = Token { index: 7, generation: 3 };
+        let outer = table.add(Entry::Socket(inner));
+        assert_eq!((table.inner(outer), table.outer(inner)), (Some(inner), Some(outer)));
+        assert_eq!(table.outer(Token { generation: 4, ..inner }), None);
+        assert!(matches!(table.remove(outer), Entry::Socket(_)));
+        assert!(matches!(table.remove(outer), Entry::Free));
+        let next = table.add(Entry::Socket(Token { generation: 4, ..inner }));
+        assert_eq!((next.index, next.generation), (outer.index, 1));
+        assert_eq!((table.inner(outer), table.outer(inner)), (None, None));
+    }
+}
