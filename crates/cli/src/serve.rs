@@ -182,6 +182,10 @@ struct LoopArguments {
     /// Loops, each with a thread and connections of its own; 0 takes one per CPU.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: usize,
+    /// Serve HTTP/2 too, with WebSockets on its streams (RFC 8441). An upgrade of the program drains its connections.
+    #[cfg(feature = "http2")]
+    #[arg(long)]
+    http2: bool,
     /// Pin each loop to a CPU of its own.
     #[arg(long)]
     pin: bool,
@@ -475,6 +479,10 @@ impl Arguments {
         let server = Server::new(tls).driver(driver.config()?).config(config).shards(*shards);
         let takes_over = sockets.predecessor.is_some();
         let (mut server, addresses) = self.listen(server, sockets);
+        #[cfg(feature = "http2")]
+        if self.loops.http2 {
+            server = server.http2(tautline::http2::Limits::default());
+        }
         if self.loops.own_descriptors {
             server = server.own_descriptors(crate::sys::own_descriptors());
         }

@@ -66,6 +66,8 @@ impl<E: EngineChoice> Client<E> {
             take_over: None,
             arrivals: None,
             ends_idle: true,
+            #[cfg(feature = "http2")]
+            http2: None,
             name: "tautline-client",
         };
         Self { tls: tls.into(), plan }

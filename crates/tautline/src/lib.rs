@@ -99,6 +99,8 @@ pub use tautline_engine::{
     Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,
     Withheld,
 };
+#[cfg(feature = "http2")]
+pub use tautline_http2 as http2;
 pub use tautline_io::{
     Address, DriverConfig, Keepalive, KernelTls, ListenOptions, Source, Spin, TcpOptions, Waker, activation,
 };

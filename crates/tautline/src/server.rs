@@ -72,6 +72,8 @@ impl<E: EngineChoice> Server<E> {
             take_over: None,
             arrivals: None,
             ends_idle: false,
+            #[cfg(feature = "http2")]
+            http2: None,
             name: "tautline",
         };
         Self { tls: tls.into(), plan, adopts: false }
@@ -86,6 +88,32 @@ impl<E: EngineChoice> Server<E> {
     /// Sets the driver. Default: [epoll](DriverConfig::default).
     pub fn driver(mut self, driver: impl Into<DriverConfig>) -> Self {
         self.plan.driver = driver.into();
+        self
+    }
+
+    /// Serves HTTP/2 too, to clients that ask for it by ALPN: requests, and WebSockets by extended CONNECT (RFC 8441).
+    ///
+    /// Each stream is a connection to the handler, and counts as one for limits. A connection that carries streams cannot move to
+    /// another process: an upgrade drains it.
+    ///
+    /// ```
+    /// # use tautline::{Conn, Handler, Message};
+    /// # struct Echo;
+    /// # impl Handler for Echo {
+    /// #     type State = ();
+    /// #     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+    /// # }
+    /// use tautline::{Server, ServerConfig, http2};
+    ///
+    /// # fn serve(tls: ServerConfig) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::new(tls).http2(http2::Limits::default()).listen("127.0.0.1:0".parse()?);
+    /// server.start(|_shard| Echo)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "http2")]
+    pub const fn http2(mut self, limits: crate::http2::Limits) -> Self {
+        self.plan.http2 = Some(limits);
         self
     }
 
@@ -304,7 +332,31 @@ struct Start<M> {
 impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
     type Output = Result<PreparedServer, Error>;
 
+    #[cfg(feature = "http2")]
+    fn with<K: EngineKind>(mut self, kind: K) -> Self::Output {
+        if self.plan.http2.is_none() {
+            return self.launch(kind);
+        }
+        Arc::make_mut(&mut self.plan.config).http2 = true;
+        for protocol in [&b"http/1.1"[..], b"h2"] {
+            if !self.config.alpn.iter().any(|other| other == protocol) {
+                self.config.alpn.insert(0, protocol.to_vec());
+            }
+        }
+        self.launch(tautline_tls::mixed::Kind(kind, plain::Engine))
+    }
+
+    #[cfg(not(feature = "http2"))]
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
+        self.launch(kind)
+    }
+}
+
+impl<M> Start<M> {
+    fn launch<H: Handler, K: EngineKind>(self, kind: K) -> Result<PreparedServer, Error>
+    where
+        M: Fn(u32) -> H + Send + Sync + 'static,
+    {
         let Self { mut plan, config, make } = self;
         bound_memory(&mut plan.config);
         bound_connections(&mut plan);

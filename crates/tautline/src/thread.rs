@@ -19,6 +19,9 @@ use tautline_io::{Address, Driver, DriverConfig, ListenOptions, TcpOptions, acti
 pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
     pub(crate) driver: DriverConfig,
+    /// The limits of HTTP/2, if it is served.
+    #[cfg(feature = "http2")]
+    pub(crate) http2: Option<tautline_http2::Limits>,
     pub(crate) listen: Vec<Address>,
     /// The targets of a client's loop.
     pub(crate) targets: Vec<Arc<Target>>,
@@ -224,7 +227,12 @@ impl Plan {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
         }
-        self.driver.open().map_err(|error| Error::Machine { what: "cannot open the driver", error })
+        let driver = self.driver.open().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
+        #[cfg(feature = "http2")]
+        if let Some(limits) = self.http2 {
+            return Ok(Box::new(tautline_http2::Multiplexer::new(driver, limits)));
+        }
+        Ok(driver)
     }
 
     fn shard(
