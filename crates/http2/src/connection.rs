@@ -1,23 +1,15 @@
 use crate::block::{self, BlockDecoder};
 use crate::code::{Code, Fault};
+use crate::expect::{Block, Expect};
 use crate::fields::leaving;
 use crate::frame::{MAX_FRAME, PREFACE, flag, kind, put};
 use crate::limits::Limits;
 use crate::pace::Pace;
-use crate::receive::{Block, Expect};
+use crate::role::Role;
 use crate::settings::{self, FIRST_WINDOW, PeerSettings};
 use crate::stream::{Stream, Streams};
 use http::{HeaderMap, Request, StatusCode};
 use tautline_buf::Buf;
-
-/// The side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Accepts requests.
-    Server,
-    /// Makes requests.
-    Client,
-}
 
 /// One HTTP/2 connection without I/O.
 ///
@@ -294,7 +286,7 @@ impl Connection {
         put(kind::PING, 0, 0, &payload, out);
     }
 
-    /// Ends the connection: the peer makes no more streams. Those that it has begun go on, if `code` is
+    /// Ends the connection: the peer makes no more streams. Streams that it has begun go on, if `code` is
     /// [`NO_ERROR`](Code::NO_ERROR).
     pub fn go_away(&mut self, code: Code, why: &str, out: &mut Buf) {
         let last = *self.last_taken.get_or_insert(self.last_theirs);

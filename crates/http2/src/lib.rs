@@ -13,18 +13,22 @@
 mod block;
 mod code;
 mod connection;
+mod event;
+mod expect;
 mod fields;
 mod frame;
 mod limits;
 mod mux;
 mod pace;
 mod receive;
+mod role;
 mod settings;
 mod stream;
 
 pub use code::{Code, Fault};
-pub use connection::{Connection, Role};
+pub use connection::Connection;
+pub use event::{Event, Read};
 pub use fields::{RequestHead, ResponseHead};
 pub use limits::Limits;
 pub use mux::Multiplexer;
-pub use receive::{Event, Read};
+pub use role::Role;

@@ -2,9 +2,12 @@
 
 use crate::block::{self, Fields};
 use crate::code::{Code, Fault};
-use crate::connection::{Connection, Role};
-use crate::fields::{self, RequestHead, ResponseHead};
+use crate::connection::Connection;
+use crate::event::{Event, Read};
+use crate::expect::{Block, Data, Expect};
+use crate::fields;
 use crate::frame::{FrameHeader, HEADER, MAX_FRAME, MAX_WINDOW, PREFACE, flag, kind, put};
+use crate::role::Role;
 use crate::settings;
 use core::mem;
 use core::time::Duration;
@@ -13,112 +16,6 @@ use tautline_buf::Buf;
 
 /// Bytes of a WINDOW_UPDATE that always count as one which leads to nothing.
 const LEAST_UPDATE: u32 = 16;
-
-/// The result of one [read](Connection::read).
-#[derive(Debug)]
-pub struct Read<'a> {
-    /// Bytes that were used. Without an event they are all.
-    pub used: usize,
-    /// The first event that they led to.
-    pub event: Option<Event<'a>>,
-}
-
-/// An event of a connection.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// A request (server). It is valid: no field can smuggle another one.
-    Request {
-        /// The new stream.
-        stream: u32,
-        /// The head.
-        head: Box<RequestHead>,
-        /// Whether no body follows.
-        end: bool,
-    },
-    /// The final response to a request (client). Informational ones are left out.
-    Response {
-        /// The request's stream.
-        stream: u32,
-        /// The head.
-        head: Box<ResponseHead>,
-        /// Whether no body follows.
-        end: bool,
-    },
-    /// A part of a body, where it lies. The caller says when it has [taken](Connection::took) the bytes.
-    Data {
-        /// The stream.
-        stream: u32,
-        /// The bytes. They may be none at the end.
-        data: &'a mut [u8],
-        /// Whether the peer's direction has ended.
-        end: bool,
-    },
-    /// The peer has ended its direction by trailers, which are dropped.
-    End {
-        /// The stream.
-        stream: u32,
-    },
-    /// A stream has ended at once: the peer reset it, or broke a rule and was told so.
-    Reset {
-        /// The stream.
-        stream: u32,
-        /// The code of the frame.
-        code: Code,
-        /// The rule that the peer broke, if this end has reset the stream.
-        why: Option<&'static str>,
-    },
-    /// More may be sent: on this stream, or on all of them.
-    Window {
-        /// The stream.
-        stream: Option<u32>,
-    },
-    /// The answer to a [ping](Connection::ping).
-    Pong([u8; 8]),
-    /// The peer takes no more streams. Those above the number were not processed, and are over.
-    GoAway {
-        /// The highest of our streams that the peer has processed, or may process.
-        last: u32,
-        /// The reason.
-        code: Code,
-    },
-}
-
-/// What the next bytes are.
-#[derive(Debug)]
-pub(crate) enum Expect {
-    /// The client's preface, of which so many bytes have arrived.
-    Preface(usize),
-    /// The header of a frame.
-    Header,
-    /// The payload of a frame.
-    Payload(FrameHeader),
-    /// The payload of a DATA frame.
-    Data(Data),
-    /// Bytes that lead to nothing.
-    Skip(u32),
-}
-
-/// The rest of a DATA frame.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Data {
-    stream: u32,
-    /// Bytes without the padding, and without its length once that is known.
-    left: u32,
-    /// Whether the length of the padding comes next.
-    is_padded: bool,
-    padding: u32,
-    end: bool,
-}
-
-/// A field section of which frames are missing.
-#[derive(Debug)]
-pub(crate) struct Block {
-    stream: u32,
-    end: bool,
-    bytes: Vec<u8>,
-    frames: u32,
-}
 
 /// A step that ended without an event, or with one that borrows nothing.
 type Step = Result<Option<Event<'static>>, Fault>;

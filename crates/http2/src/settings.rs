@@ -1,9 +1,9 @@
 //! SETTINGS (RFC 9113, section 6.5).
 
 use crate::code::Fault;
-use crate::connection::Role;
 use crate::frame::{MAX_FRAME, MAX_WINDOW, flag, kind, put};
 use crate::limits::Limits;
+use crate::role::Role;
 use tautline_buf::Buf;
 
 const HEADER_TABLE_SIZE: u16 = 0x1;

@@ -21,7 +21,7 @@ use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
-use tautline_conn::front::Begins;
+use tautline_conn::front::{Begins, Via};
 use tautline_io::{Address, Driver, Received, Token};
 use tautline_tls::{Engine, Session};
 
@@ -93,49 +93,32 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.core.openings.end_step(begun, &self.core.clock);
     }
 
-    /// Begins to serve a connection that another one carries. Its client is that of the other, and so is its TLS.
-    pub(crate) fn accept_carried(&mut self, driver: &mut dyn Driver, token: Token, carrier: Token) {
-        let by = match self.core.slots.get(carrier.index as usize) {
-            Some(Slot::Link(link)) if link.token == carrier => {
-                let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
-                self.core.engine.carried(link.session.tls_info()).map(|session| (session, link.info.peer.clone(), via))
-            }
-            _ => None,
-        };
-        let Some((session, peer, via)) = by else { return driver.close(token, true) };
-        if self.core.refuses(driver, token, &peer) {
-            return;
-        }
-        let opened = self.core.guard(format_args!("a stream of {peer}"), |core| {
-            let mut link = core.open_link(token, core.first_phase(&session), session, peer.clone(), None);
-            if let Some(via) = via {
-                core.set_via(&mut link, via);
-            }
-            link
-        });
-        match opened {
-            Some(link) => self.put_link(link),
-            None => driver.close(token, true),
-        }
-        self.core.admission.bound_accepting(driver, &self.core.shared);
-    }
-
-    /// Begins to serve a connection from `peer`.
+    /// Begins to serve a connection from `peer`, or one that another connection carries.
     pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
+        let carried = driver.carrier(token).map(|by| carried(&self.core.slots, &self.core.engine, by));
+        let peer = carried.as_ref().and_then(Option::as_ref).map_or(peer, |carried| carried.peer.clone());
         if self.core.refuses(driver, token, &peer) {
             return;
         }
-        let begins = self.core.shared.config.front.begins(&peer);
+        let (accepted, begins, via) = match carried {
+            Some(Some(Carried { session, via, .. })) => (Ok(session), Begins::Plainly, via),
+            Some(None) => return driver.close(token, true),
+            None => (self.core.engine.accept(), self.core.shared.config.front.begins(&peer), None),
+        };
         if begins == Begins::Refused {
             return self.core.refuse_peer(driver, token, &peer);
         }
-        match self.core.engine.accept() {
+        match accepted {
             Ok(session) => {
                 let with_header = begins == Begins::WithHeader;
                 let phase = if with_header { Phase::ProxyHeader } else { self.core.first_phase(&session) };
                 let from = peer.clone();
                 let opened = self.core.guard(format_args!("a connection from {from}"), |core| {
-                    core.open_link(token, phase, session, peer, None)
+                    let mut link = core.open_link(token, phase, session, peer, None);
+                    if let Some(via) = via {
+                        core.set_via(&mut link, via);
+                    }
+                    link
                 });
                 match opened {
                     Some(link) => self.put_link(link),
@@ -149,6 +132,21 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             }
         }
     }
+}
+
+/// A connection that another one carries has the TLS and the client of that.
+struct Carried<S> {
+    session: S,
+    peer: Address,
+    via: Option<Via>,
+}
+
+/// A connection that `by` carries. `None` if that has ended, or if the engine has no session for it.
+fn carried<E: Engine, T>(slots: &[Slot<E::Session, T>], engine: &E, by: Token) -> Option<Carried<E::Session>> {
+    let Slot::Link(link) = slots.get(by.index as usize)? else { return None };
+    let session = engine.carried(link.session.tls_info()).filter(|_| link.token == by)?;
+    let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
+    Some(Carried { session, peer: link.info.peer.clone(), via })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::http::wanted::Wanted;
 use crate::ids::DialId;
 use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
-use crate::link::phase::{Answer, Asked, Phase, Wait};
+use crate::link::phase::{Answer, Asked, Phase, Raw, Wait};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
@@ -103,7 +103,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.count_handshake(link);
             }
             if self.shared.config.http2 && link.session.tls_info().alpn.as_deref() == Some(b"h2") {
-                self.open_carrier(link);
+                let phase = Phase::Raw(Raw { carries: true, ..Raw::new(None) });
+                let before = std::mem::replace(&mut link.phase, phase);
+                self.admission.end_handshake(link, &before, &self.shared);
+                self.shared.counters.carriers.add(1);
+                self.schedule(link);
                 return Ok(());
             }
             link.phase = Phase::Request(self.shared.empty_head());

@@ -167,6 +167,16 @@ impl<S, T> Link<S, T> {
         })
     }
 
+    /// Sends plaintext of a connection that carries others.
+    pub(crate) fn write(&mut self, driver: &mut dyn Driver, shared: &mut Shared, plain: &[u8])
+    where
+        S: Session,
+    {
+        let Self { token, phase, out, wire, session, kernel, .. } = self;
+        let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
+        out.write(plain, &mut transport, &mut DriverOutlet { driver: Some(driver), token: *token, shared });
+    }
+
     /// Gives the driver as many bytes as it takes.
     pub(crate) fn flush(&mut self, driver: &mut dyn Driver, shared: &mut Shared)
     where

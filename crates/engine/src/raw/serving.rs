@@ -17,7 +17,7 @@ use http::StatusCode;
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed, ConnectError};
 use tautline_conn::tick::millis;
-use tautline_io::{CarrierEnd, Driver};
+use tautline_io::Driver;
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
@@ -82,39 +82,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.schedule(link);
         self.report_raw(None, link, RawEvent::Opened);
-    }
-
-    /// A client's connection carries others from now on.
-    pub(crate) fn open_carrier(&mut self, link: &mut Link<E::Session, H::State>) {
-        let phase = Phase::Raw(RawPhase { carries: true, ..RawPhase::new(None) });
-        let before = std::mem::replace(&mut link.phase, phase);
-        self.admission.end_handshake(link, &before, &self.shared);
-        self.shared.counters.carriers.add(1);
-        self.schedule(link);
-    }
-
-    /// Sends plaintext of a connection that carries others, which may end behind it.
-    pub(crate) fn write_carried(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        plain: &[u8],
-        end: Option<CarrierEnd>,
-    ) {
-        if !link.phase.carries() {
-            return;
-        }
-        let Link { token, phase, session, out, wire, kernel, .. } = &mut *link;
-        let mut transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
-        let mut outlet = DriverOutlet { driver: Some(driver), token: *token, shared: &mut self.shared };
-        out.write(plain, &mut transport, &mut outlet);
-        if let Some(CarrierEnd::Fault(why)) = end {
-            self.shared.counters.carriers_failed.add(1);
-            self.shared.log_peer(log::Level::Info, &link.info.peer, format_args!("HTTP/2 ends: {why}"));
-        }
-        if end.is_some() {
-            self.end(link, Phase::finishing(false), Cause::Local);
-        }
     }
 
     /// Passes plaintext to the application, or to the driver. Returns the bytes that it used.

@@ -10,9 +10,10 @@ use crate::turn::clock::tick;
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
 use crate::turn::visit::{RESTING, Visit};
+use log::Level;
 use std::io;
 use tautline_buf::Buf;
-use tautline_conn::message::Encoded;
+use tautline_conn::closed::Cause;
 use tautline_conn::tick::millis;
 use tautline_io::{CarrierEnd, Driver, End, Listener, Received, Sink, Token};
 use tautline_tls::Engine;
@@ -21,13 +22,6 @@ use tautline_tls::Engine;
 const COMMAND: usize = 1 << 10;
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
-    /// Sends a message of another thread to one connection. It leaves with the turn's other output.
-    fn send_to(&mut self, driver: &mut dyn Driver, token: Token, message: &Encoded) {
-        self.visit_corked(driver, token, |core, driver, link| {
-            core.shared.publish_to(driver, link, message);
-        });
-    }
-
     /// Handles commands that wait, for as long as a [visit](crate::turn::visit) may last, unless too many publications wait.
     pub(crate) fn handle_commands(&mut self, driver: &mut dyn Driver) {
         let mut visit = Visit::default();
@@ -63,7 +57,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),
             Command::Connect { dial, target } => self.begin_dial(driver, dial, target),
             Command::Disconnect { dial, code, reason } => self.disconnect(driver, dial, code, &reason),
-            Command::Send { to, message } => self.send_to(driver, to.token, &message),
+            // It leaves with the turn's other output.
+            Command::Send { to, message } => self.visit_corked(driver, to.token, |core, driver, link| {
+                core.shared.publish_to(driver, link, &message);
+            }),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.core.slots.get_mut(conn.token.index as usize)
                     && link.token == conn.token
@@ -161,10 +158,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         match driver.peer(token) {
             Some(peer) => {
                 let begun = self.core.clock.elapsed();
-                match driver.carrier(token) {
-                    Some(carrier) => self.accept_carried(driver, token, carrier),
-                    None => self.accept_from(driver, token, peer),
-                }
+                self.accept_from(driver, token, peer);
                 self.core.openings.accepted();
                 self.core.openings.end_step(begun, &self.core.clock);
             }
@@ -202,7 +196,19 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
     }
 
     fn carried(&mut self, driver: &mut dyn Driver, token: Token, plain: &[u8], end: Option<CarrierEnd>) {
-        self.visit(driver, token, |core, driver, link| core.write_carried(driver, link, plain, end));
+        self.visit(driver, token, |core, driver, link| {
+            if !link.phase.carries() {
+                return;
+            }
+            link.write(driver, &mut core.shared, plain);
+            if let Some(CarrierEnd::Fault(why)) = end {
+                core.shared.counters.carriers_failed.add(1);
+                core.shared.log_peer(Level::Info, &link.info.peer, format_args!("HTTP/2 ends: {why}"));
+            }
+            if end.is_some() {
+                core.end(link, Phase::finishing(false), Cause::Local);
+            }
+        });
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {

@@ -4,14 +4,18 @@ use super::request::{self, Body};
 use super::stream::{Output, Stream};
 use super::table::{Entry, Table};
 use crate::code::{Code, Fault};
-use crate::connection::{Connection, Role};
+use crate::connection::Connection;
+use crate::event::Event;
 use crate::limits::Limits;
-use crate::receive::Event;
+use crate::role::Role;
 use core::time::Duration;
 use http::{HeaderMap, Method};
 use std::collections::VecDeque;
 use tautline_buf::Buf;
 use tautline_io::{CarrierEnd, Token};
+
+/// The connections of a driver.
+pub(super) type Connections = Table<Carrier, Stream>;
 
 /// Bytes that all streams of a carrier give it before they leave.
 pub(super) const MOST_OUT: usize = 256 << 10;
@@ -98,7 +102,7 @@ impl Carrier {
 }
 
 /// Reads plaintext of a carrier, and passes what it holds to its streams.
-pub(super) fn read(table: &mut Table, token: Token, plain: &mut [u8], now: Duration, news: &mut VecDeque<News>) {
+pub(super) fn read(table: &mut Connections, token: Token, plain: &mut [u8], now: Duration, news: &mut VecDeque<News>) {
     let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(token).map(core::mem::take) else { return };
     table.lend(&mut carrier.out);
     let mut used = 0;
@@ -127,7 +131,7 @@ pub(super) fn read(table: &mut Table, token: Token, plain: &mut [u8], now: Durat
 }
 
 fn take_event(
-    table: &mut Table,
+    table: &mut Connections,
     carrier: &mut Carrier,
     token: Token,
     event: Event<'_>,
@@ -199,7 +203,7 @@ fn take_event(
 }
 
 /// Has the streams of a carrier send what waited, in turn: the first of them is another one each time.
-pub(super) fn go_on(table: &mut Table, carrier: &mut Carrier, news: &mut VecDeque<News>) {
+pub(super) fn go_on(table: &mut Connections, carrier: &mut Carrier, news: &mut VecDeque<News>) {
     let number = carrier.streams.len();
     for step in 0..number {
         let at = (carrier.next + step) % number;
@@ -212,7 +216,7 @@ pub(super) fn go_on(table: &mut Table, carrier: &mut Carrier, news: &mut VecDequ
     }
 }
 
-fn go_on_one(table: &mut Table, carrier: &mut Carrier, outer: Token, news: &mut VecDeque<News>) {
+fn go_on_one(table: &mut Connections, carrier: &mut Carrier, outer: Token, news: &mut VecDeque<News>) {
     let most = carrier.most();
     let Some(state) = table.stream(outer) else { return };
     state.go_on(&mut carrier.conn, most, &mut carrier.out);
@@ -222,7 +226,7 @@ fn go_on_one(table: &mut Table, carrier: &mut Carrier, outer: Token, news: &mut 
 }
 
 /// Gives a stream's answer to its carrier. Returns the buffer, unless bytes of it wait.
-pub(super) fn send(table: &mut Table, token: Token, buf: Buf, news: &mut VecDeque<News>) -> Option<Buf> {
+pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut VecDeque<News>) -> Option<Buf> {
     let Some(stream) = table.stream(token) else { return Some(cleared(buf)) };
     let of = stream.carrier;
     let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else {
@@ -253,7 +257,7 @@ pub(super) fn send(table: &mut Table, token: Token, buf: Buf, news: &mut VecDequ
 }
 
 /// A stream's loop ends its direction.
-pub(super) fn shut(table: &mut Table, token: Token, news: &mut VecDeque<News>) {
+pub(super) fn shut(table: &mut Connections, token: Token, news: &mut VecDeque<News>) {
     let Some(stream) = table.stream(token) else { return };
     let of = stream.carrier;
     let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else { return };

@@ -5,10 +5,11 @@
 //! like a socket. So limits, deadlines, handlers, topics and counters of streams are those of connections.
 //!
 //! A stream speaks HTTP/1.1 with the loop: [`request`] writes the head of a request for it, and [`response`] reads its answer. A
-//! WebSocket's bytes pass without a change. What streams send in a turn leaves in one piece, as the plaintext of their connection.
+//! WebSocket's bytes pass without a change. All output of streams in a turn leaves in one piece, as the plaintext of their connection.
 
 mod carrier;
 mod driver;
+mod front;
 mod request;
 mod response;
 mod sink;

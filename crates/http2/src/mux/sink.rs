@@ -1,7 +1,7 @@
 //! The sink of the driver behind: its tokens become ours, and news of streams follow each event.
 
 use super::carrier::{self, News};
-use super::driver::{Front, State};
+use super::front::{Front, State};
 use super::table::Entry;
 use std::io;
 use tautline_buf::Buf;

@@ -39,7 +39,7 @@ pub(super) struct Stream {
     has_ended: bool,
 }
 
-/// What a stream's output led to.
+/// The result of a stream's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     /// All of it is with the carrier, or it waits for a window.

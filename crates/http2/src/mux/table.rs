@@ -1,32 +1,30 @@
 //! Tokens of a loop: sockets of the driver behind, and streams.
 
-use super::carrier::Carrier;
-use super::stream::Stream;
 use tautline_buf::Buf;
 use tautline_io::Token;
 
 /// The thing that a token names.
 #[derive(Debug, Default)]
-pub(super) enum Entry {
+pub(super) enum Entry<C, S> {
     #[default]
     Free,
     /// A socket, by its token at the driver behind.
     Socket(Token),
     /// A socket whose connection carries streams.
-    Carrier(Token, Box<Carrier>),
-    Stream(Box<Stream>),
+    Carrier(Token, Box<C>),
+    Stream(Box<S>),
 }
 
 #[derive(Debug)]
-struct Place {
+struct Place<C, S> {
     generation: u32,
-    entry: Entry,
+    entry: Entry<C, S>,
 }
 
 /// All tokens of one driver.
-#[derive(Debug, Default)]
-pub(super) struct Table {
-    places: Vec<Place>,
+#[derive(Debug)]
+pub(super) struct Table<C, S> {
+    places: Vec<Place<C, S>>,
     free: Vec<u32>,
     /// By the indices of the driver behind: our own ones.
     ours: Vec<u32>,
@@ -37,8 +35,12 @@ pub(super) struct Table {
 /// Buffers that are kept at most.
 const SPARES: usize = 4;
 
-impl Table {
-    pub(super) fn add(&mut self, entry: Entry) -> Token {
+impl<C, S> Table<C, S> {
+    pub(super) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new(), ours: Vec::new(), spares: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, entry: Entry<C, S>) -> Token {
         let inner = match &entry {
             Entry::Socket(inner) => Some(*inner),
             _ => None,
@@ -60,12 +62,12 @@ impl Table {
         Token { index, generation: place.generation }
     }
 
-    pub(super) fn get(&self, token: Token) -> Option<&Entry> {
+    pub(super) fn get(&self, token: Token) -> Option<&Entry<C, S>> {
         let place = self.places.get(token.index as usize)?;
         (place.generation == token.generation).then_some(&place.entry)
     }
 
-    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Entry<C, S>> {
         let place = self.places.get_mut(token.index as usize)?;
         (place.generation == token.generation).then_some(&mut place.entry)
     }
@@ -90,7 +92,7 @@ impl Table {
         }
     }
 
-    pub(super) fn remove(&mut self, token: Token) -> Entry {
+    pub(super) fn remove(&mut self, token: Token) -> Entry<C, S> {
         let Some(place) = self.places.get_mut(token.index as usize) else { return Entry::Free };
         if place.generation != token.generation || matches!(place.entry, Entry::Free) {
             return Entry::Free;
@@ -117,14 +119,14 @@ impl Table {
         }
     }
 
-    pub(super) fn carrier(&mut self, token: Token) -> Option<&mut Carrier> {
+    pub(super) fn carrier(&mut self, token: Token) -> Option<&mut C> {
         match self.get_mut(token)? {
             Entry::Carrier(_, carrier) => Some(carrier),
             _ => None,
         }
     }
 
-    pub(super) fn stream(&mut self, token: Token) -> Option<&mut Stream> {
+    pub(super) fn stream(&mut self, token: Token) -> Option<&mut S> {
         match self.get_mut(token)? {
             Entry::Stream(stream) => Some(stream),
             _ => None,
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn tokens_of_both_sides_find_each_other_until_they_end() {
-        let mut table = Table::default();
+        let mut table = Table::<(), ()>::new();
         let inner = Token { index: 7, generation: 3 };
         let outer = table.add(Entry::Socket(inner));
         assert_eq!((table.inner(outer), table.outer(inner)), (Some(inner), Some(outer)));

@@ -1,9 +1,10 @@
-use super::Event;
 use crate::block::encode;
 use crate::code::{Code, Fault};
-use crate::connection::{Connection, Role};
+use crate::connection::Connection;
+use crate::event::Event;
 use crate::frame::{FrameHeader, HEADER, PREFACE, flag, kind, put};
 use crate::limits::Limits;
+use crate::role::Role;
 use core::time::Duration;
 use http::{HeaderMap, Request, StatusCode};
 use tautline_buf::Buf;
@@ -16,7 +17,7 @@ struct Bench {
     server: Connection,
     out: Buf,
     now: Duration,
-    /// What the events were, in words.
+    /// The events, in words.
     seen: Vec<String>,
     data: Vec<u8>,
 }

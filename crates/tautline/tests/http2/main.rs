@@ -1,5 +1,5 @@
 //! HTTP/2 of a server: requests, and WebSockets on streams.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 mod client;
 
