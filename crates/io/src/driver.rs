@@ -216,8 +216,8 @@ pub trait Driver {
 
     /// An open connection's socket and the bytes that the driver has of it, after [`hold_still`](Self::hold_still).
     ///
-    /// `None` if the connection cannot be given away: it is broken, our direction is ending, the kernel does its TLS, or
-    /// sends from our buffers until the peer has acknowledged them.
+    /// `None` if the connection cannot be given away: it is broken, the kernel does its TLS, or sends from our buffers until
+    /// the peer has acknowledged them. If our direction [ends](Self::shutdown) behind unsent bytes, it has not ended yet.
     fn held(&self, token: Token) -> Option<Held<'_>> {
         let _ = token;
         None

@@ -131,8 +131,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
 
     fn held(&self, token: Token) -> Option<Held<'_>> {
         let conn = self.slots.get(token)?;
-        let movable =
-            conn.phase == Phase::Open && !conn.finishing && !conn.kernel.has(InKernel::TRANSMIT | InKernel::RECEIVE);
+        let movable = conn.phase == Phase::Open && !conn.kernel.has(InKernel::TRANSMIT | InKernel::RECEIVE);
         movable.then(|| Held { socket: conn.fd.as_fd(), received: &[], unsent: conn.pending.filled() })
     }
 

@@ -194,7 +194,6 @@ impl Driver {
     pub(super) fn held_still(&self, token: Token) -> Option<Held<'_>> {
         let conn = self.slots.get(token).filter(|_| self.still)?;
         let movable = conn.phase == Phase::Open
-            && !conn.finishing
             && conn.receiving == Multi::Idle
             && conn.sending.is_none()
             && !matches!(conn.ending, Some(Ending::Failed(_)));
