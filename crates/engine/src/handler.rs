@@ -4,7 +4,7 @@ use crate::dial::target::Target;
 use crate::dial::times::DialTimes;
 use crate::http::reply::Reply;
 use crate::http::request::Request;
-use crate::ids::DialId;
+use crate::ids::{ConnId, DialId};
 use crate::probe::SendTimes;
 use crate::raw::event::RawEvent;
 use crate::raw::lent::{Others, Raw};
@@ -182,8 +182,30 @@ pub trait Handler: 'static {
         None
     }
 
+    /// The connection of this loop without which this one must not move to another process, as the two sides of a proxy. Each of
+    /// both has to name the other. They move together, into one loop, or both stay.
+    fn moves_with(&self, state: &Self::State) -> Option<ConnId> {
+        let _ = state;
+        None
+    }
+
+    /// A connection has arrived with the one that it [moves with](Self::moves_with), which has the identifier `partner` here.
+    /// Called for both before [`on_restored`](Self::on_restored) of either.
+    fn on_moved_with(&mut self, state: &mut Self::State, partner: ConnId) {
+        let _ = (state, partner);
+    }
+
+    /// The target of an outgoing connection that has arrived, for further connections after its loss: a target does not go
+    /// along. Asked only if the connection had a [`reconnect`](Target::reconnect). `None` if nothing is known of it: the
+    /// connection then stays with the old process, which closes it.
+    fn restore_target(&mut self, state: &Self::State) -> Option<Target> {
+        let _ = state;
+        None
+    }
+
     /// A connection has arrived from another process, with its state, subscriptions and timers. Called instead of
-    /// [`on_open`](Self::on_open). The connection has another [`ConnId`](crate::ConnId) here.
+    /// [`on_open`](Self::on_open). The connection has another [`ConnId`] here, and an outgoing one another
+    /// [`DialId`]. For a raw one, there is [`RawEvent::Restored`] instead.
     fn on_restored(&mut self, conn: &mut Conn<'_, Self::State>) {
         let _ = conn;
     }
@@ -297,6 +319,18 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn restore_state(&mut self, saved: &[u8]) -> Option<T> {
         (**self).restore_state(saved)
+    }
+
+    fn moves_with(&self, state: &T) -> Option<ConnId> {
+        (**self).moves_with(state)
+    }
+
+    fn on_moved_with(&mut self, state: &mut T, partner: ConnId) {
+        (**self).on_moved_with(state, partner);
+    }
+
+    fn restore_target(&mut self, state: &T) -> Option<Target> {
+        (**self).restore_target(state)
     }
 
     fn on_restored(&mut self, conn: &mut Conn<'_, T>) {

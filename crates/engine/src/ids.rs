@@ -38,6 +38,30 @@ impl ConnId {
     }
 }
 
+/// One connection that moves to another process, or two that [move together](crate::Handler::moves_with).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Movers {
+    first: ConnId,
+    second: Option<ConnId>,
+}
+
+impl Movers {
+    pub(crate) const fn new(first: ConnId, second: Option<ConnId>) -> Self {
+        Self { first, second }
+    }
+
+    /// Its connections, in the order of their sockets.
+    pub fn conns(self) -> impl Iterator<Item = ConnId> {
+        [self.first].into_iter().chain(self.second)
+    }
+
+    /// The number of its connections.
+    #[must_use]
+    pub const fn count(self) -> usize {
+        if self.second.is_some() { 2 } else { 1 }
+    }
+}
+
 /// Prints the shard, the connection's slot in it, and the number of earlier uses of that slot.
 impl fmt::Display for ConnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

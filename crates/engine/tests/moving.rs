@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
 use tautline_engine::connection::{Connection, Context, Event};
-use tautline_engine::{Config, Conn, ConnId, Handler, Outgoing, Prefixes, ProxyHeader, Shard, Staying, Target, Totals};
+use tautline_engine::{Config, Conn, Handler, Movers, Outgoing, Prefixes, ProxyHeader, Shard, Staying, Target, Totals};
 use tautline_io::{Address, DriverConfig, ListenOptions};
 use tautline_testkit::rustls_peer::Fixture;
 use tautline_tls::{Engine, Session, Versions, plain};
@@ -157,7 +157,11 @@ fn shard<E: Engine>(engine: &E, driver: &DriverConfig, saves: bool) -> Shard<E, 
 }
 
 /// Connections that were sent ahead: the number in the new shard, and the bytes.
-type Ahead = HashMap<ConnId, (usize, Vec<u8>)>;
+type Ahead = HashMap<Movers, (usize, Vec<u8>)>;
+
+fn copies(sockets: &[BorrowedFd<'_>]) -> Vec<OwnedFd> {
+    sockets.iter().map(|socket| socket.try_clone_to_owned().unwrap()).collect()
+}
 
 /// Restores connections while they go on, as `turns` has the old shard do between two slices.
 fn send_ahead<E: Engine>(
@@ -174,9 +178,7 @@ fn send_ahead<E: Engine>(
             let mut slice = Vec::new();
             next = old
                 .save_ahead(from, &mut |conn| {
-                    slice.extend(
-                        conn.map(|(conn, socket, saved)| (conn, socket.try_clone_to_owned().unwrap(), saved.to_vec())),
-                    );
+                    slice.extend(conn.map(|(conn, sockets, saved)| (conn, copies(sockets), saved.to_vec())));
                     Ok(if slice.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })
                 .unwrap();
@@ -208,15 +210,15 @@ fn go<E: Engine>(
 ) -> (usize, Staying) {
     old.settle();
     old.hold_still().unwrap();
-    let mut all: Vec<(_, OwnedFd, Vec<u8>)> = Vec::new();
-    let staying = old.save(&mut |conn, socket, saved| {
-        all.push((conn, socket.try_clone_to_owned()?, saved.to_vec()));
+    let mut all: Vec<(_, Vec<OwnedFd>, Vec<u8>)> = Vec::new();
+    let staying = old.save(&mut |conn, sockets, saved| {
+        all.push((conn, copies(sockets), saved.to_vec()));
         Ok(())
     });
     if !goes {
         return (0, staying.unwrap());
     }
-    let conns: Vec<_> = all.iter().map(|(conn, ..)| *conn).collect();
+    let conns: Vec<_> = all.iter().flat_map(|(conn, ..)| conn.conns()).collect();
     for (conn, socket, saved) in all {
         match ahead.remove(&conn) {
             Some((_, before)) if before == saved => {}
@@ -397,12 +399,12 @@ fn reasons_are_counted_by_their_names() {
         staying.add(name, count);
     }
     staying.add("boredom", 9);
-    assert_eq!((staying.closing, staying.state, staying.total()), (1, 6, 21));
-    assert_eq!(staying.by_reason().map(|(_, count)| count).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!((staying.closing, staying.forwarding, staying.total()), (1, 7, 28));
+    assert_eq!(staying.by_reason().map(|(_, count)| count).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
     let mut twice = staying;
     twice.merge(&staying);
-    assert_eq!((twice.outgoing, twice.total()), (4, 42));
-    assert!(staying.to_string().starts_with("1 closing, 2 outgoing, 3 in the middle"), "{staying}");
+    assert_eq!((twice.outgoing, twice.total()), (4, 56));
+    assert!(staying.to_string().starts_with("1 closing, 2 outgoing and not established, 3 in the middle"), "{staying}");
 }
 
 #[test]
@@ -427,7 +429,7 @@ fn connections_of_other_handlers_stay_and_are_named() {
     assert_eq!(staying.handshaking, 1);
     assert_eq!((staying.state + staying.closing, staying.total()), (staying.total() - 1, staying.total()));
     let socket = TcpStream::connect(at).unwrap();
-    assert!(new.restore(socket.into(), b"\x01 is no connection").is_err());
+    assert!(new.restore(vec![socket.into()], b"\x01 is no connection").is_err());
     assert_eq!(new.begin_restored(), 0);
     client.join().unwrap();
 }
@@ -483,15 +485,15 @@ fn a_connection_keeps_its_client_and_its_direct_peer() {
     until(&mut old, &mut client, expected);
     old.hold_still().unwrap();
     let mut all = Vec::new();
-    old.save(&mut |conn, socket, saved| {
-        all.push((conn, socket.try_clone_to_owned()?, saved.to_vec()));
+    old.save(&mut |conn, sockets, saved| {
+        all.push((conn, copies(sockets), saved.to_vec()));
         Ok(())
     })
     .unwrap();
     let (conn, socket, saved) = all.pop().unwrap();
     new.restore(socket, &saved).unwrap();
     assert_eq!(new.begin_restored(), 1);
-    old.give_away(&[conn]);
+    old.give_away(&conn.conns().collect::<Vec<_>>());
     client.write_all(HI).unwrap();
     until(&mut new, &mut client, expected);
     drop(client);

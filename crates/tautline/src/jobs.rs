@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tautline_engine::probe::{Probe, Stages};
-use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying, Target, Totals};
+use tautline_engine::{ConnId, Handler, Movers, Shard, ShardHandle, Staying, Target, Totals};
 use tautline_io::{Address, ListenOptions};
 use tautline_tls::Engine;
 
@@ -31,7 +31,7 @@ pub(crate) trait Loop {
     fn give_away(&mut self, conns: &[ConnId]);
     fn listening(&self) -> io::Result<Vec<OwnedFd>>;
     fn give_listening_away(&mut self);
-    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize>;
+    fn restore(&mut self, sockets: Vec<OwnedFd>, saved: &[u8]) -> io::Result<usize>;
     fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()>;
     fn undo_restore(&mut self, number: usize);
     fn begin_restored(&mut self);
@@ -39,12 +39,12 @@ pub(crate) trait Loop {
     fn add_totals(&mut self, totals: &Totals);
 }
 
-/// Takes a saved connection with its socket, which the loop keeps open for `'s`.
-pub(crate) type Give<'g, 's> = dyn FnMut(ConnId, BorrowedFd<'s>, &[u8]) -> io::Result<()> + 'g;
+/// Takes connections that move together, with their sockets, which the loop keeps open for `'s`, and their bytes.
+pub(crate) type Give<'g, 's> = dyn FnMut(Movers, &[BorrowedFd<'s>], &[u8]) -> io::Result<()> + 'g;
 
-/// Takes a saved connection as [`Give`] does, or `None` for a slot without one. It breaks if that is enough for now.
+/// Takes connections as [`Give`] does, or `None` for a slot without any. It breaks if that is enough for now.
 pub(crate) type GiveAhead<'g, 's> =
-    dyn FnMut(Option<(ConnId, BorrowedFd<'s>, &[u8])>) -> io::Result<ControlFlow<()>> + 'g;
+    dyn FnMut(Option<(Movers, &[BorrowedFd<'s>], &[u8])>) -> io::Result<ControlFlow<()>> + 'g;
 
 impl<E: Engine, H: Handler> Loop for Shard<E, H> {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
@@ -123,8 +123,8 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
         self.give_listening_away();
     }
 
-    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize> {
-        self.restore(socket, saved)
+    fn restore(&mut self, sockets: Vec<OwnedFd>, saved: &[u8]) -> io::Result<usize> {
+        self.restore(sockets, saved)
     }
 
     fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()> {

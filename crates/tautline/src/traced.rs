@@ -186,9 +186,21 @@ impl<H: Handler> Handler for Traced<H> {
         self.app.restore_state(saved)
     }
 
+    fn moves_with(&self, state: &H::State) -> Option<ConnId> {
+        self.app.moves_with(state)
+    }
+
+    fn on_moved_with(&mut self, state: &mut H::State, partner: ConnId) {
+        self.app.on_moved_with(state, partner);
+    }
+
+    fn restore_target(&mut self, state: &H::State) -> Option<Target> {
+        self.app.restore_target(state)
+    }
+
     /// The span of the process before ended there, so that another one begins.
     fn on_restored(&mut self, conn: &mut Conn<'_, H::State>) {
-        let _ = self.begin(conn, "server");
+        let _ = self.begin(conn, if conn.dial().is_some() { "client" } else { "server" });
         self.within(conn.id(), |app| app.on_restored(conn));
     }
 

@@ -3,5 +3,8 @@
 //! [`Shard`](crate::Shard) calls it, between two turns.
 
 pub(crate) mod restored;
+pub(crate) mod restoring;
 pub(crate) mod saved;
+pub(crate) mod saving;
+pub(crate) mod staying;
 pub(crate) mod transfer;

@@ -1,4 +1,6 @@
+use crate::dial::target::Target;
 use crate::link::state::Link;
+use crate::moving::saved::Outgoing;
 
 /// A connection that has arrived from another process and has not begun. The driver holds its socket still.
 pub(crate) struct Restored<S, T> {
@@ -15,4 +17,6 @@ pub(crate) struct Rest {
     pub(crate) timers: Vec<(u64, u64)>,
     /// The entry of the access log.
     pub(crate) access: Vec<u8>,
+    /// The target, with the one that the application has named for further connections.
+    pub(crate) outgoing: Option<(Outgoing, Target)>,
 }

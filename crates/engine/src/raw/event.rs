@@ -13,6 +13,8 @@ pub enum RawEvent<'a> {
         /// Whether nothing is missing at the end (RFC 8446, section 6.1).
         whole: bool,
     },
+    /// The connection has arrived from another process, with its state and timers. Called instead of `Opened`.
+    Restored,
     /// Everything that was written is with the kernel, after [`notify_drain`](crate::Conn::notify_drain).
     Drained,
     /// A timer that [`set_timer`](crate::Conn::set_timer) has set is due.

@@ -143,7 +143,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         if is_behind && link.held {
-            raw.late = Some(whole);
+            // A FIN follows close_notify.
+            raw.late = Some(whole || raw.late == Some(true));
             return;
         }
         raw.ends.peer_finished = true;

@@ -42,8 +42,9 @@ pub(crate) struct Reactor<E: Engine, H: Handler> {
     /// When a slow turn may be logged again.
     pub(crate) slow_turn_news: Tick,
     pub(crate) stall: Stall,
-    /// Connections that have arrived from another process and have not begun, by their numbers. `None` stayed there after all.
-    pub(crate) restored: Vec<Option<Restored<E::Session, H::State>>>,
+    /// Connections that have arrived from another process and have not begun, by their numbers: one, or two that move together.
+    /// Those without any stayed there after all.
+    pub(crate) restored: Vec<Vec<Restored<E::Session, H::State>>>,
     /// The time up to which times of connections that move count.
     pub(crate) move_began: Option<Tick>,
 }

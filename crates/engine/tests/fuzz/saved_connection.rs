@@ -4,7 +4,7 @@
 use crate::fake::{Event, Fake, socket};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tautline_engine::{Closed, Config, Conn, Handler, Outgoing, Shard};
+use tautline_engine::{Closed, Config, Conn, Handler, Outgoing, Raw, RawEvent, Shard};
 use tautline_testkit::rustls_peer::Fixture;
 use tautline_tls::{Engine, Versions, plain};
 use tautline_tls_rustls::fused;
@@ -47,6 +47,22 @@ impl Handler for Count {
         self.closed += 1;
     }
 
+    fn on_raw(&mut self, raw: &mut Raw<'_, u8>, event: RawEvent<'_>) {
+        match event {
+            RawEvent::Restored => self.restored += 1,
+            RawEvent::Drained => self.drained += 1,
+            RawEvent::Finished { .. } => raw.finish(),
+            RawEvent::Closed(_) => self.closed += 1,
+            _ => {}
+        }
+    }
+
+    fn on_bytes(&mut self, raw: &mut Raw<'_, u8>, bytes: &mut [u8]) -> usize {
+        *raw.state() = raw.state().wrapping_add(1);
+        raw.write(bytes);
+        bytes.len()
+    }
+
     fn save_state(&mut self, state: &mut u8, out: &mut Vec<u8>) -> bool {
         out.push(*state);
         true
@@ -62,16 +78,12 @@ impl Handler for Count {
 }
 
 /// Input: one byte whose lowest bit asks for TLS, and whose rest is the size of the pieces. Then the number of bytes at the
-/// end that the peer sends, the saved connection, and these bytes.
-pub(crate) fn run(data: &[u8]) {
-    let Some((&[way, len], rest)) = data.split_first_chunk() else { return };
+/// end that the peer sends, the saved connection, and these bytes. Returns whether the connection was accepted.
+pub(crate) fn run(data: &[u8]) -> bool {
+    let Some((&[way, len], rest)) = data.split_first_chunk() else { return false };
     let (saved, wire) = rest.split_at(rest.len().saturating_sub(len.into()));
     let pieces: Vec<&[u8]> = wire.chunks(usize::from(way >> 1) + 1).collect();
-    if way & 1 == 0 {
-        move_on(&plain::Engine, saved, &pieces);
-    } else {
-        move_on(fused_engine(), saved, &pieces);
-    }
+    if way & 1 == 0 { move_on(&plain::Engine, saved, &pieces) } else { move_on(fused_engine(), saved, &pieces) }
 }
 
 fn fused_engine() -> &'static fused::Engine {
@@ -82,15 +94,16 @@ fn fused_engine() -> &'static fused::Engine {
     })
 }
 
-fn move_on<E: Engine>(engine: &E, saved: &[u8], pieces: &[&[u8]]) {
-    let Some(mut stays) = Host::take(engine, saved) else { return };
+fn move_on<E: Engine>(engine: &E, saved: &[u8], pieces: &[&[u8]]) -> bool {
+    let Some(mut stays) = Host::take(engine, saved) else { return false };
     let mut moves = Host::take(engine, saved).expect("it was taken before");
     let (first, then) = pieces.split_at(pieces.len() / 2);
     for host in [&mut stays, &mut moves] {
         host.feed(first);
     }
     // A compressor's history does not go along, and saving finds a compressed message that was ended too early.
-    let is_compressed = saved.get(1).is_some_and(|flags| flags & 64 > 0);
+    let flags = if saved.first() < Some(&5) { saved.get(1) } else { saved.get(2) };
+    let is_compressed = flags.is_some_and(|flags| flags & 64 > 0);
     moves.go_on(engine);
     for host in [&mut stays, &mut moves] {
         host.feed(then);
@@ -100,6 +113,7 @@ fn move_on<E: Engine>(engine: &E, saved: &[u8], pieces: &[&[u8]]) {
         assert_eq!(stays.received, moves.received, "the peer sees a difference");
         assert_eq!(stays.drained, moves.drained, "the application sees a difference");
     }
+    true
 }
 
 /// A process that has the connection.
@@ -123,11 +137,13 @@ impl<E: Engine> Host<E> {
         // No deadline passes, however long the fuzzer is stopped.
         shard.danger_simulate(|| Duration::ZERO, [7; 32]);
         let socket = socket().try_clone().expect("a descriptor is left");
-        if shard.restore(socket.into(), saved).is_err() {
+        if shard.restore(vec![socket.into()], saved).is_err() {
             assert_eq!(shard.begin_restored(), 0, "a rejected connection begins");
             return None;
         }
-        assert_eq!((shard.begin_restored(), shard.handler().restored), (1, 1));
+        // An idle connection of plain HTTP has nothing of the application.
+        let (begun, restored) = (shard.begin_restored(), shard.handler().restored);
+        assert!(begun == 1 && restored <= 1, "{begun} {restored}");
         Some(Self { shard, kernel, received: Vec::new(), drained: 0 })
     }
 
@@ -155,8 +171,8 @@ impl<E: Engine> Host<E> {
         self.shard.settle();
         self.shard.hold_still().expect("a fake driver can");
         let mut all = Vec::new();
-        let staying = self.shard.save(&mut |conn, _, saved| {
-            all.push((conn, saved.to_vec()));
+        let staying = self.shard.save(&mut |movers, _, saved| {
+            all.extend(movers.conns().map(|conn| (conn, saved.to_vec())));
             Ok(())
         });
         assert!(staying.expect("nothing failed").total() + all.len() <= 1);
@@ -182,7 +198,8 @@ impl<E: Engine> Host<E> {
         }
         assert_eq!(self.shard.counters().connections, 0, "the connection has ended");
         let handler = self.shard.handler();
-        assert_eq!((handler.restored, handler.closed), (1, 1), "on_restored and on_close come in pairs");
+        // A client that was idle may have opened a WebSocket since.
+        assert!(handler.closed == handler.restored || handler.restored == 0, "on_restored and on_close come in pairs");
         self.drained += handler.drained;
         self.received.extend(self.kernel.received(0));
     }

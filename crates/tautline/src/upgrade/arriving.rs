@@ -11,7 +11,7 @@ use tautline_engine::Totals;
 /// How long the old process may take between two frames.
 pub(super) const SAVING: Duration = Duration::from_secs(20);
 
-/// An old loop, and the connections that came from it, by their numbers.
+/// An old loop, and the connections that came from it, by their numbers. Two that move together have one number.
 pub(super) struct Arriving {
     pub(super) channel: Channel,
     conns: Vec<Conn>,
@@ -63,8 +63,8 @@ impl Arriving {
     }
 
     fn restore(&mut self, shard: &mut dyn Loop, frame: Frame) -> io::Result<()> {
-        batch::open(frame, |socket, saved| {
-            let restored = shard.restore(socket, saved).map(|number| Conn::Here { number });
+        batch::open(frame, |sockets, saved| {
+            let restored = shard.restore(sockets, saved).map(|number| Conn::Here { number });
             self.conns.push(restored.unwrap_or_else(refused));
         })
     }

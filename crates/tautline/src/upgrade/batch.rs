@@ -5,6 +5,7 @@ use super::kind::Kind;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use tautline_buf::fields::{put, take};
+use tautline_engine::sockets_of;
 use zeroize::Zeroizing;
 
 /// Bytes of a frame that is sent at once. The other process restores while this one saves the next ones.
@@ -21,20 +22,20 @@ impl<'d> Batch<'d> {
         Self { content: Zeroizing::new(Vec::with_capacity(ENOUGH)), sockets: Vec::new() }
     }
 
-    /// Adds a connection, and sends the frame if it is full.
-    pub(super) fn add(&mut self, channel: &mut Channel, socket: BorrowedFd<'d>, saved: &[u8]) -> io::Result<()> {
+    /// Adds connections that move together, and sends the frame if it is full.
+    pub(super) fn add(&mut self, channel: &mut Channel, sockets: &[BorrowedFd<'d>], saved: &[u8]) -> io::Result<()> {
         if saved.len() + LEN > ENOUGH {
             self.send(channel)?;
             // A large one goes alone. The buffer never grows, so that it leaves no copy of a key behind.
             let mut alone = Zeroizing::new(Vec::with_capacity(saved.len() + LEN));
             put(saved, &mut alone);
-            return channel.send(Kind::Connections, &alone, &[socket]);
+            return channel.send(Kind::Connections, &alone, sockets);
         }
-        if self.content.len() + LEN + saved.len() > ENOUGH || self.sockets.len() == MOST_FDS {
+        if self.content.len() + LEN + saved.len() > ENOUGH || self.sockets.len() + sockets.len() > MOST_FDS {
             self.send(channel)?;
         }
         put(saved, &mut self.content);
-        self.sockets.push(socket);
+        self.sockets.extend(sockets);
         Ok(())
     }
 
@@ -52,14 +53,19 @@ impl<'d> Batch<'d> {
 /// Bytes of the length in front of each connection.
 const LEN: usize = 4;
 
-/// The connections of a frame, with their sockets.
-pub(super) fn open(frame: Frame, mut each: impl FnMut(OwnedFd, &[u8])) -> io::Result<()> {
+/// The connections of a frame, with their sockets. Two that move together are given together.
+pub(super) fn open(frame: Frame, mut each: impl FnMut(Vec<OwnedFd>, &[u8])) -> io::Result<()> {
     let Frame { content, fds, .. } = frame;
-    let mut rest = &content[..];
-    for socket in fds {
-        each(socket, take(&mut rest).ok_or_else(misbehaves)?);
+    let (mut rest, mut fds) = (&content[..], fds.into_iter());
+    while !rest.is_empty() {
+        let saved = take(&mut rest).ok_or_else(misbehaves)?;
+        let sockets: Vec<OwnedFd> = fds.by_ref().take(sockets_of(saved)).collect();
+        if sockets.len() < sockets_of(saved) {
+            return Err(misbehaves());
+        }
+        each(sockets, saved);
     }
-    if rest.is_empty() { Ok(()) } else { Err(misbehaves()) }
+    if fds.next().is_none() { Ok(()) } else { Err(misbehaves()) }
 }
 
 #[cfg(test)]
@@ -84,7 +90,7 @@ mod tests {
             let mut batch = Batch::new();
             let room = batch.content.capacity();
             for (number, len) in sent.iter().enumerate() {
-                batch.add(&mut one, null.as_fd(), &vec![number.to_le_bytes()[0]; *len]).unwrap();
+                batch.add(&mut one, &[null.as_fd()], &vec![number.to_le_bytes()[0]; *len]).unwrap();
             }
             batch.send(&mut one).unwrap();
             batch.send(&mut one).unwrap();
@@ -94,7 +100,8 @@ mod tests {
         while number < lens.len() {
             let frame = two.receive().unwrap();
             frames.push(frame.fds.len());
-            open(frame, |_, saved| {
+            open(frame, |sockets, saved| {
+                assert_eq!(sockets.len(), 1);
                 assert!(saved == vec![number.to_le_bytes()[0]; lens[number]], "connection {number}");
                 number += 1;
             })
@@ -115,6 +122,32 @@ mod tests {
         assert!(frames(&[]).is_empty());
     }
 
+    /// The first bytes of a saved pair.
+    const PAIR: &[u8] = &[5, 2];
+
+    #[test]
+    fn no_frame_parts_the_sockets_of_a_pair() {
+        let (one, two) = UnixStream::pair().unwrap();
+        let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
+        let (mut one, mut two) = (channel(one), channel(two));
+        let null = File::open("/dev/null").unwrap();
+        let mut batch = Batch::new();
+        batch.add(&mut one, &[null.as_fd()], b"one").unwrap();
+        for _ in 0..MOST_FDS / 2 + 1 {
+            batch.add(&mut one, &[null.as_fd(); 2], PAIR).unwrap();
+        }
+        batch.send(&mut one).unwrap();
+        for expected in [MOST_FDS / 2 + 1, 1] {
+            let mut seen = 0;
+            open(two.receive().unwrap(), |sockets, saved| {
+                assert_eq!(sockets.len(), if saved == PAIR { 2 } else { 1 });
+                seen += 1;
+            })
+            .unwrap();
+            assert_eq!(seen, expected);
+        }
+    }
+
     #[test]
     fn frames_with_other_lengths_are_errors() {
         let null = File::open("/dev/null").unwrap();
@@ -124,9 +157,14 @@ mod tests {
             open(Frame { kind: Kind::Connections, content, fds }, |_, _| {})
         };
         assert!(open(&[0, 0, 0, 1, 7], 1).is_ok());
-        for (content, fds) in
-            [(&[0, 0, 0, 1, 7][..], 2), (&[0, 0, 0, 1, 7], 0), (&[0, 0, 0, 2, 7], 1), (&[0, 0, 0], 1), (&[255; 9], 1)]
-        {
+        for (content, fds) in [
+            (&[0, 0, 0, 1, 7][..], 2),
+            (&[0, 0, 0, 1, 7], 0),
+            (&[0, 0, 0, 2, 7], 1),
+            (&[0, 0, 0], 1),
+            (&[255; 9], 1),
+            (&[0, 0, 0, 2, 5, 2], 1),
+        ] {
             assert!(open(content, fds).is_err(), "{content:?}");
         }
     }

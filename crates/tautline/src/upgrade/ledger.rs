@@ -13,32 +13,32 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use tautline_buf::fields::{put, put_len, take, take_len};
-use tautline_engine::ConnId;
+use tautline_engine::Movers;
 use zeroize::Zeroizing;
 
 /// Slots that a slice looks at. Saving a connection takes some microseconds.
 const SLICE: usize = 256;
-/// Most sockets of a slice: the new process works on a frame while the loop here serves.
+/// Most sockets of a slice, or one more: the new process works on a frame while the loop here serves.
 const SOCKETS: usize = 64;
 /// Bytes after which a frame is sent.
 const ENOUGH: usize = 32 << 10;
 /// Longest connection that is sent ahead. The frame then fits into the socket, so the loop does not wait for the new process.
 const LONGEST: usize = 64 << 10;
 
-/// The connections that one loop has sent ahead, by their numbers.
+/// The connections that one loop has sent ahead, by their numbers. Two that move together have one number.
 #[derive(Default)]
 pub(super) struct Ledger {
     sent: Vec<Sent>,
-    numbers: HashMap<ConnId, u32>,
+    numbers: HashMap<Movers, u32>,
     hasher: RandomState,
     content: Zeroizing<Vec<u8>>,
 }
 
 struct Sent {
-    conn: ConnId,
+    movers: Movers,
     /// Of the state that the new process has: the state itself holds keys.
     digest: u64,
-    /// It was there in the end.
+    /// They were there in the end.
     stays: bool,
 }
 
@@ -76,16 +76,16 @@ impl Ledger {
         self.content.clear();
         let mut sockets: Vec<BorrowedFd<'_>> = Vec::new();
         let (mut seen, mut sent) = (0, 0);
-        let next = shard.save_ahead(from, &mut |conn| {
+        let next = shard.save_ahead(from, &mut |movers| {
             seen += 1;
-            if let Some((conn, socket, saved)) = conn
+            if let Some((movers, of_them, saved)) = movers
                 && saved.len() <= LONGEST
             {
-                let entry = self.entry(conn, saved);
+                let entry = self.entry(movers, saved);
                 match entry {
                     Entry::New if first => {
-                        self.add(conn, saved);
-                        sockets.push(socket);
+                        self.add(movers, saved);
+                        sockets.extend(of_them);
                         sent += 1;
                     }
                     Entry::Changed(number) => {
@@ -95,7 +95,7 @@ impl Ledger {
                     Entry::New | Entry::Same => {}
                 }
             }
-            let enough = seen == SLICE || sockets.len() == SOCKETS || self.content.len() >= ENOUGH;
+            let enough = seen == SLICE || sockets.len() >= SOCKETS || self.content.len() >= ENOUGH;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if sent > 0 {
@@ -105,15 +105,16 @@ impl Ledger {
         Ok(Slice { next, sent })
     }
 
-    fn add(&mut self, conn: ConnId, saved: &[u8]) {
+    fn add(&mut self, movers: Movers, saved: &[u8]) {
         put(saved, &mut self.content);
-        self.numbers.insert(conn, u32::try_from(self.sent.len()).unwrap_or(u32::MAX));
-        self.sent.push(Sent { conn, digest: self.hasher.hash_one(saved), stays: false });
+        self.numbers.insert(movers, u32::try_from(self.sent.len()).unwrap_or(u32::MAX));
+        self.sent.push(Sent { movers, digest: self.hasher.hash_one(saved), stays: false });
     }
 
-    /// Compares a connection with the record, and notes its present state.
-    pub(super) fn entry(&mut self, conn: ConnId, saved: &[u8]) -> Entry {
-        let Some(&number) = self.numbers.get(&conn) else { return Entry::New };
+    /// Compares connections with the record, and notes their present state. A connection that has come to move with another, or
+    /// no more, is a new one.
+    pub(super) fn entry(&mut self, movers: Movers, saved: &[u8]) -> Entry {
+        let Some(&number) = self.numbers.get(&movers) else { return Entry::New };
         let Some(sent) = self.sent.get_mut(number as usize) else { return Entry::New };
         sent.stays = true;
         let digest = self.hasher.hash_one(saved);
@@ -131,8 +132,8 @@ impl Ledger {
     }
 
     /// The connections by their numbers, after the last round: `None` for those that are gone, or cannot move any more.
-    pub(super) fn into_conns(self) -> Vec<Option<ConnId>> {
-        self.sent.into_iter().map(|sent| sent.stays.then_some(sent.conn)).collect()
+    pub(super) fn into_movers(self) -> Vec<Option<Movers>> {
+        self.sent.into_iter().map(|sent| sent.stays.then_some(sent.movers)).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use tautline_engine::{ConnId, Staying};
+use tautline_engine::{ConnId, Movers, Staying};
 
 /// Rounds in which all loops handle their commands before they save. A message that a loop publishes in the first is a command
 /// of the others in the second; the third is for the answers of handlers.
@@ -172,19 +172,19 @@ fn take_part(shard: &mut dyn Loop, way: Way, tell: &Sender<io::Result<News>>, ma
     shard.hold_still()?;
     let Way { mut channel, mut ledger } = way;
     ledger.begin_last_round();
-    let mut others: Vec<Option<ConnId>> = Vec::new();
+    let mut others: Vec<Option<Movers>> = Vec::new();
     let (mut batch, mut changes) = (Batch::new(), Changes::new());
     let mut refused = 0;
-    let staying = shard.save(&mut |conn, socket, saved| {
+    let staying = shard.save(&mut |movers, sockets, saved| {
         if saved.len() > LONGEST {
-            // If it was sent ahead, it is gone.
-            refused += 1;
+            // If they were sent ahead, they are gone.
+            refused += movers.count();
             return Ok(());
         }
-        match ledger.entry(conn, saved) {
+        match ledger.entry(movers, saved) {
             Entry::New => {
-                others.push(Some(conn));
-                batch.add(&mut channel, socket, saved)
+                others.push(Some(movers));
+                batch.add(&mut channel, sockets, saved)
             }
             Entry::Same => Ok(()),
             Entry::Changed(number) => changes.add(&mut channel, number, saved),
@@ -193,24 +193,24 @@ fn take_part(shard: &mut dyn Loop, way: Way, tell: &Sender<io::Result<News>>, ma
     changes.send(&mut channel)?;
     batch.send(&mut channel)?;
     drop(batch);
-    let mut conns = ledger.into_conns();
-    let gone: Vec<u8> = conns
+    let mut movers = ledger.into_movers();
+    let gone: Vec<u8> = movers
         .iter()
         .zip(0_u32..)
-        .filter(|(conn, _)| conn.is_none())
+        .filter(|(movers, _)| movers.is_none())
         .flat_map(|(_, number)| number.to_be_bytes())
         .collect();
     if !gone.is_empty() {
         channel.send(Kind::Gone, &gone, &[])?;
     }
-    conns.append(&mut others);
+    movers.append(&mut others);
     channel.send(Kind::End, &shard.totals().encode(), &[])?;
     let taken = channel.expect(Kind::Taken)?;
     for bytes in taken.content.as_chunks().0 {
-        let conn = conns.get_mut(u32::from_be_bytes(*bytes) as usize).ok_or_else(misbehaves)?;
-        refused += usize::from(conn.take().is_some());
+        let movers = movers.get_mut(u32::from_be_bytes(*bytes) as usize).ok_or_else(misbehaves)?;
+        refused += movers.take().map_or(0, Movers::count);
     }
-    let conns: Vec<ConnId> = conns.into_iter().flatten().collect();
+    let conns: Vec<ConnId> = movers.into_iter().flatten().flat_map(Movers::conns).collect();
     let saved = News::Saved { moved: conns.len(), refused, staying };
     tell.send(Ok(saved)).map_err(|_| ended())?;
     let Ok(Go::Commits) = may_go.recv() else { return Ok(()) };

@@ -321,8 +321,9 @@ fn a_crowd_that_was_restored_with_input_is_bounded() {
     let mut new = amplifier(plain::Engine, &kernel, &now, false);
     bench.shard.begin_move();
     bench.shard.hold_still().unwrap();
-    let move_one =
-        &mut |_, socket: BorrowedFd<'_>, saved: &[u8]| new.restore(socket.try_clone_to_owned()?, saved).map(drop);
+    let move_one = &mut |_, sockets: &[BorrowedFd<'_>], saved: &[u8]| {
+        new.restore(vec![sockets[0].try_clone_to_owned()?], saved).map(drop)
+    };
     assert_eq!(bench.shard.save(move_one).unwrap().total(), 0);
     let before = now.get();
     assert_eq!(new.begin_restored(), MOVED as usize);

@@ -1,0 +1,264 @@
+//! Connections from bytes: the process that goes on with them.
+
+use crate::accept::counting::memory_of;
+use crate::dial::target::{Dial, State, Target};
+use crate::dial::times::Steps;
+use crate::handler::Handler;
+use crate::ids::ConnId;
+use crate::link::info::Info;
+use crate::link::kernel_tls::Handover;
+use crate::link::phase::{Finish, Linger, Phase, Raw};
+use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
+use crate::moving::restored::Rest;
+use crate::moving::saved::{Life, Outgoing, Saved, SavedRaw, decode};
+use crate::raw::event::RawEvent;
+use crate::turn::core::Core;
+use crate::turn::reactor::Reactor;
+use crate::turn::shared::Shared;
+use crate::turn::timer::Tick;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_buf::Buf;
+use tautline_conn::frames;
+use tautline_conn::front::Via;
+use tautline_conn::outbound::Outbound;
+use tautline_conn::proxy_header::ProxyHeader;
+use tautline_conn::wire::Wire;
+use tautline_io::{Address, Driver, Token};
+use tautline_tls::Engine;
+use tautline_ws::deflate::DeflateParams;
+use tautline_ws::{DecoderState, EncoderState, Role};
+
+/// A connection without its token, and what is left when it begins.
+pub(crate) type Made<S, T> = (Link<S, T>, Rest);
+
+impl<E: Engine, H: Handler> Reactor<E, H> {
+    /// Forgets a connection that has moved.
+    pub(crate) fn forget(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>) {
+        let phase = std::mem::replace(&mut link.phase, Phase::GONE);
+        if phase.is_handshaking() {
+            self.core.admission.end_handshake(&link, &phase, &self.core.shared);
+        }
+        self.core.shared.counters.open.sub(u64::from(phase.is_open()));
+        if let Some(id) = link.info.dial {
+            self.core.remove_dial(id);
+        }
+        self.core.shared.unsubscribe_all(&mut link);
+        if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
+            handle.end();
+        }
+        driver.give_away(link.token);
+        self.core.drop_link(link);
+    }
+
+    /// Makes a saved connection. It has no token yet.
+    pub(crate) fn restore(&mut self, saved: Saved) -> io::Result<Made<E::Session, H::State>> {
+        let session = self.core.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
+        let role = if saved.outgoing.is_some() { Role::Client } else { Role::Server };
+        let config = &self.core.shared.config;
+        // The parameters were agreed upon with the peer; the rest is this process's choice.
+        let deflate =
+            saved.deflate.map(|params| (DeflateParams::decode(params), config.upgrade.deflate.unwrap_or_default()));
+        let decoder = frames::decoder(role, config.limits.max_message, deflate.as_ref());
+        let mut out = Outbound::new(role);
+        if let Some((params, config)) = &deflate {
+            out.set_deflate(*params, config);
+        }
+        let decoder = DecoderState::decode(&saved.decoder).and_then(|state| decoder.import(&state));
+        let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
+        decoder.set_streaming(self.core.shared.config.streaming);
+        let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
+        let peer = address(&saved.peer).map_err(invalid)?;
+        let via = saved.via.as_ref().map(restored_via).transpose().map_err(invalid)?;
+        let state = catch_unwind(AssertUnwindSafe(|| self.core.handler.restore_state(&saved.state)));
+        let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
+        let outgoing = saved
+            .outgoing
+            .as_ref()
+            .map(|outgoing| target_of(&mut self.core.handler, outgoing, &saved.life, &state))
+            .transpose()?;
+        let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
+        let queued = saved.queue.iter().map(|waiting| (waiting.item(), waiting.drops));
+        out.restore(encoder, &saved.cork, saved.streaming, queued).map_err(|error| invalid(error.to_string()))?;
+        if saved.drain_owed {
+            out.owe_drain();
+        }
+        let mut wire = Wire::new();
+        wire.sealed_mut().put(&saved.unsent);
+        let mut carry = Buf::new();
+        carry.put(&saved.plain);
+        carry.put(&saved.received);
+        let mut link = Link {
+            token: Token { index: u32::MAX, generation: 0 },
+            phase: phase_of(&self.core.shared, self.moved_at(), &saved.life),
+            session,
+            cost: HandshakeCost::Plain,
+            decoder,
+            held: !carry.is_empty(),
+            awaits: Awaits::Nothing,
+            carry,
+            out,
+            wire,
+            info: Info { peer, dial: None },
+            cold: None,
+            state,
+            paused: saved.paused,
+            driver_paused: false,
+            dirty: false,
+            charged: true,
+            kernel: Handover::new(self.core.kernel_tls),
+            answered: 0,
+            ping_sent: saved.ping_sent,
+            clock: Clock { heard, phase_end: message, ..Clock::default() },
+        };
+        if let Life::Idle([_, left]) = saved.life {
+            link.clock.phase_end = self.moved_at() + left;
+        }
+        if saved.subprotocol.is_some() {
+            link.cold.get_or_insert_default().subprotocol = saved.subprotocol.map(String::into_boxed_str);
+        }
+        if via.is_some() {
+            link.cold.get_or_insert_default().more().via = via.map(Box::new);
+        }
+        link.set_plain(saved.plain.len());
+        let Saved { topics, prefixes, timers, access, .. } = saved;
+        Ok((link, Rest { topics, prefixes, timers, access, outgoing: saved.outgoing.zip(outgoing) }))
+    }
+
+    /// The time up to which saved times count.
+    pub(crate) fn moved_at(&self) -> Tick {
+        self.move_began.unwrap_or(self.core.shared.now)
+    }
+
+    /// Begins a connection in its slot: its socket is read from now on.
+    pub(crate) fn begin_link(&mut self, driver: &mut dyn Driver, token: Token, rest: &Rest, since: Tick) {
+        let Rest { topics, prefixes, timers, .. } = rest;
+        self.visit(driver, token, |core, driver, link| {
+            core.schedule(link);
+            let (is_open, is_raw) = (link.phase.is_open(), link.phase.is_raw());
+            link.lend(Some(driver), &mut core.shared, |conn| {
+                topics.iter().for_each(|topic| _ = conn.subscribe(topic));
+                prefixes.iter().for_each(|prefix| _ = conn.subscribe_prefix(prefix));
+                timers
+                    .iter()
+                    .for_each(|(id, due)| conn.set_timer(Duration::from_millis(due.saturating_sub(since)), *id));
+                if is_open {
+                    core.handler.on_restored(conn);
+                }
+            });
+            if is_raw {
+                core.report_raw(Some(driver), link, RawEvent::Restored);
+            }
+            if link.held {
+                // Thousands may have input that waits, and all of them begin at once.
+                core.rest(link);
+            }
+        });
+    }
+}
+
+/// Makes connections that were saved together.
+pub(crate) fn restore_all<E: Engine, H: Handler>(
+    reactor: &mut Reactor<E, H>,
+    saved: &[u8],
+) -> io::Result<Vec<Made<E::Session, H::State>>> {
+    decode(saved)?.into_iter().map(|saved| reactor.restore(saved)).collect()
+}
+
+/// Counts a restored connection, `since` milliseconds after it was saved, and puts it into its slot.
+pub(crate) fn place_link<E: Engine, H: Handler>(
+    reactor: &mut Reactor<E, H>,
+    mut link: Box<Link<E::Session, H::State>>,
+    mut rest: Rest,
+    since: Tick,
+) -> Rest {
+    let core = &mut reactor.core;
+    let now = core.shared.now;
+    if let Some((Outgoing { opened, .. }, target)) = rest.outgoing.take() {
+        let id = core.shared.remote.dials().begin();
+        let opened = now.saturating_sub(since).saturating_sub(opened);
+        let (state, target) = (State::Linked(link.token), Arc::new(target));
+        let (address, steps) = (None, Steps::default());
+        core.dials.insert(id, Dial { target, state, failures: 0, opened, ends: false, address, steps });
+        link.info.dial = Some(id);
+    } else {
+        core.admission.count_connection();
+        if !matches!(link.phase, Phase::Request(_))
+            && let Some(table) = &mut core.access.table
+        {
+            table.restore(link.token, &core.shared.counters, now.saturating_sub(since), &rest.access);
+        }
+    }
+    core.shared.counters.connections.add(1);
+    core.shared.account.add_connection(memory_of(&link, &core.engine));
+    match link.phase {
+        Phase::Open => core.shared.counters.open.add(1),
+        Phase::Request(_) => {
+            core.shared.counters.http.add(1);
+            core.admission.rejoin_crowd(&link, now);
+        }
+        _ => {}
+    }
+    reactor.put_link(link);
+    rest
+}
+
+/// Tells the application with which connection another one has arrived.
+pub(crate) fn pair<E: Engine, H: Handler>(
+    core: &mut Core<E, H>,
+    link: &mut Link<E::Session, H::State>,
+    partner: Token,
+) {
+    let shard = core.shared.shard;
+    let partner = ConnId { shard, token: partner };
+    core.guard(format_args!("the arrival of connection {}", ConnId { shard, token: link.token }), |core| {
+        core.handler.on_moved_with(&mut link.state, partner);
+    });
+}
+
+/// The target of an outgoing connection.
+fn target_of<H: Handler>(handler: &mut H, outgoing: &Outgoing, life: &Life, state: &H::State) -> io::Result<Target> {
+    if outgoing.reconnects {
+        let target = catch_unwind(AssertUnwindSafe(|| handler.restore_target(state)));
+        let none = || invalid("the handler knows no target for further connections".to_owned());
+        return target.ok().flatten().ok_or_else(none);
+    }
+    let mut target = Target::new(&outgoing.uri).map_err(|error| invalid(error.to_string()))?;
+    target.raw = matches!(life, Life::Raw(_));
+    target.silence = outgoing.silence.map(Duration::from_millis);
+    Ok(target)
+}
+
+fn phase_of(shared: &Shared, moved_at: Tick, life: &Life) -> Phase {
+    let head = || shared.empty_head();
+    match *life {
+        Life::Open => Phase::Open,
+        Life::Idle([left, _]) => {
+            let mut head = head();
+            (head.answered, head.http_end) = (true, Some(moved_at + left));
+            Phase::Request(head)
+        }
+        Life::Raw(SavedRaw { ours, peer_finished, late, status, is_http }) => {
+            // close_notify was sealed. FIN may have to follow bytes that the old process has not sent, and a second one is none.
+            let ours = if ours == Finish::Done { Finish::Abandoned } else { ours };
+            let ends = Linger { ours, peer_finished };
+            Phase::Raw(Raw { late, status, ends, ..Raw::new(is_http.then(head)) })
+        }
+    }
+}
+
+pub(crate) fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn restored_via((direct, header): &(String, Vec<u8>)) -> Result<Via, String> {
+    let header = if header.is_empty() { None } else { ProxyHeader::read(header).map_err(|error| error.to_string())? };
+    Ok(Via::new(address(direct)?, header.map(|(header, _)| header)))
+}
+
+/// An address as [`Saved`] has it.
+fn address(text: &str) -> Result<Address, String> {
+    if text == "unix:" { Ok(Address::UnixUnnamed) } else { text.parse() }
+}
