@@ -113,6 +113,13 @@ impl Group {
         out.iter().find_map(|at| Server::lease(&self.servers[*at])).ok_or(Unavailable::Full)
     }
 
+    /// Counts a connection that a server has already, whatever its bounds: another process had it before. `None` if there is no
+    /// server of this name.
+    #[must_use]
+    pub fn lease_again(&self, name: &str) -> Option<Lease> {
+        self.servers.iter().find(|server| server.name() == name).map(Server::lease_again)
+    }
+
     /// The server that a cookie names.
     fn bound(&self, cookie: &str, tried: &[usize]) -> Option<&Arc<Server>> {
         let mut servers = self.servers.iter().filter(|server| !tried.contains(&server.number()));

@@ -8,11 +8,12 @@
 //! the other is not read. [`Config::raw`](tautline::Config::raw) must be set.
 
 mod answer;
+mod moving;
 mod peer;
 mod pool;
 mod side;
 
-pub use side::{Exchange, ServerSide, Side};
+pub use side::{Arriving, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
 use crate::decision::{Decision, proxy_before, source};
@@ -25,7 +26,7 @@ use pool::Pool;
 use std::collections::HashMap;
 use std::mem::take;
 use std::time::Instant;
-use tautline::http::header::UPGRADE;
+use tautline::http::header::{HeaderValue, RETRY_AFTER, UPGRADE};
 use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
 use tautline::layers::engine::{Others, Raw, RawEvent};
@@ -179,6 +180,11 @@ impl Edge {
                 if exchange.upgrade.is_none() || !exchange.body.is_whole() {
                     return self.give_up(raw, client, exchange, bytes.len());
                 }
+                if exchange.drains {
+                    raw.reset();
+                    refuse_tunnel(&mut Other(&mut raw.others(), client), &exchange);
+                    return bytes.len();
+                }
                 answer::join(raw, client, exchange, &response);
                 let _ = raw.others().write(client, &bytes[used..]);
                 return bytes.len();
@@ -281,7 +287,7 @@ impl Edge {
     /// The peer of a connection has ended its direction.
     fn finished(&mut self, raw: &mut Raw<'_, Side>, whole: bool) {
         match take(raw.state()) {
-            Side::Nothing | Side::Full => raw.end(),
+            Side::Nothing | Side::Full | Side::Arriving(_) => raw.end(),
             Side::Client(mut exchange) => {
                 // A client that sends nothing more may still read.
                 exchange.keep_alive = false;
@@ -334,7 +340,7 @@ impl Edge {
         match take(raw.state()) {
             // A server's end of a tunnel may have been idle before. The client's end has the deadline.
             tunnel @ Side::Tunnel { .. } if id == IDLE => *raw.state() = tunnel,
-            Side::Nothing => {}
+            Side::Nothing | Side::Arriving(_) => {}
             Side::Full => *raw.state() = Side::Full,
             Side::Client(exchange) => {
                 let left = exchange.due.saturating_duration_since(now);
@@ -369,7 +375,7 @@ impl Edge {
 
     fn closed(&mut self, raw: &mut Raw<'_, Side>, cause: &Cause) {
         match take(raw.state()) {
-            Side::Nothing | Side::Full => {}
+            Side::Nothing | Side::Full | Side::Arriving(_) => {}
             Side::Client(exchange) => self.abandon(raw, &exchange),
             Side::Server(server) => self.server_ended(raw, *server, false),
             // Both directions have ended, and the other side knows.
@@ -433,6 +439,7 @@ impl Handler for Edge {
             repeats: 0,
             keep_alive: shape.keep_alive,
             is_answered: false,
+            drains: false,
             due: Instant::now(),
             plan: plan.clone(),
             backend,
@@ -461,7 +468,7 @@ impl Handler for Edge {
             Side::Server(_) => self.server_bytes(raw, bytes),
             // The next request waits.
             Side::Full => 0,
-            Side::Nothing => {
+            Side::Nothing | Side::Arriving(_) => {
                 raw.end();
                 bytes.len()
             }
@@ -475,8 +482,8 @@ impl Handler for Edge {
             RawEvent::Drained => drained(raw),
             RawEvent::Timer(id) => self.timer(raw, id),
             RawEvent::Drain => match raw.state() {
-                Side::Nothing | Side::Full => raw.end(),
-                Side::Client(exchange) => exchange.keep_alive = false,
+                Side::Nothing | Side::Full | Side::Arriving(_) => raw.end(),
+                Side::Client(exchange) => (exchange.keep_alive, exchange.drains) = (false, true),
                 Side::Server(server) if server.client.is_none() => raw.end(),
                 // They have the time of the drain.
                 Side::Server(_) | Side::Tunnel { .. } => {}
@@ -506,10 +513,29 @@ impl Handler for Edge {
     }
 
     fn on_message(&mut self, _: &mut Conn<'_, Side>, _: Message<'_>) {}
+
+    fn save_state(&mut self, side: &mut Side, out: &mut Vec<u8>) -> bool {
+        moving::save(side, out)
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<Side> {
+        moving::restore(saved, &self.live.plan())
+    }
+
+    fn moves_with(&self, side: &Side) -> Option<ConnId> {
+        if let Side::Tunnel { partner, .. } = side { Some(*partner) } else { None }
+    }
+
+    fn on_moved_with(&mut self, side: &mut Side, partner: ConnId) {
+        *side = match take(side) {
+            Side::Arriving(end) => end.with(partner),
+            other => other,
+        };
+    }
 }
 
 /// The protocol to which a client wants to change, if it asks for that.
-fn upgrade_of(request: &Request<'_>) -> Option<tautline::http::HeaderValue> {
+fn upgrade_of(request: &Request<'_>) -> Option<HeaderValue> {
     if request.is_upgrade { request.http.headers().get(UPGRADE).cloned() } else { None }
 }
 
@@ -517,7 +543,7 @@ fn upgrade_of(request: &Request<'_>) -> Option<tautline::http::HeaderValue> {
 fn drained(raw: &mut Raw<'_, Side>) {
     let own = raw.id();
     match raw.state() {
-        Side::Nothing => {}
+        Side::Nothing | Side::Arriving(_) => {}
         Side::Full => {
             *raw.state() = Side::Nothing;
             raw.resume_http();
@@ -589,6 +615,14 @@ fn fail(client: &mut impl Peer, exchange: &Exchange, status: StatusCode, why: &s
         old: exchange.version == Version::HTTP_10,
     };
     answer(client, &exchange.plan.status(status, why), shape);
+}
+
+/// Refuses a WebSocket that would be cut at the end of the drain. Another process serves by then.
+fn refuse_tunnel(client: &mut impl Peer, exchange: &Exchange) {
+    let why = "the proxy is being replaced: connect again";
+    let mut response = exchange.plan.status(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer(client, &response, Shape::LAST);
 }
 
 fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {

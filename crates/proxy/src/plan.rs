@@ -1,6 +1,6 @@
 //! The plan: all that a proxy does, in values that never change. A reload makes another one.
 
-use crate::balance::{Group, Key, Lease, Server, Unavailable, Wish};
+use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
 use crate::prefix::Prefix;
 use crate::route::{Host, NormalPath, PathPattern, Table};
 use std::net::IpAddr;
@@ -353,6 +353,20 @@ impl Backend {
         let secure = if secure { "; Secure" } else { "" };
         let text = format!("{name}={}; Path=/; HttpOnly; SameSite=Lax{secure}", server.cookie());
         HeaderValue::try_from(text).ok()
+    }
+
+    /// A backend that the configuration has no more, with a tunnel that has outlived it.
+    #[must_use]
+    pub(crate) fn gone(name: &str, tunnel: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            endpoints: Vec::new(),
+            group: Group::new(Balance::RoundRobin, Vec::new()),
+            hash: None,
+            sticky: None,
+            times: Times { tunnel, ..Times::default() },
+            check: None,
+        }
     }
 
     /// Lets servers that stay go on with the counts and health that they had before a reload.

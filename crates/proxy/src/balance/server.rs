@@ -152,6 +152,12 @@ impl Server {
         counted.ok().map(|_| Lease(server.clone()))
     }
 
+    /// Counts a connection that it has already.
+    pub(super) fn lease_again(server: &Arc<Self>) -> Lease {
+        server.state.connections.fetch_add(1, Ordering::Relaxed);
+        Lease(server.clone())
+    }
+
     fn since_born(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.state.born).as_millis()).unwrap_or(u64::MAX)
     }

@@ -33,6 +33,23 @@ pub enum Side {
         /// The backend, whose deadline counts.
         backend: Arc<Backend>,
     },
+    /// One end of a tunnel that comes from another process.
+    Arriving(Arriving),
+}
+
+/// One end of a tunnel that has arrived, before it knows the other.
+#[derive(Debug)]
+pub struct Arriving {
+    pub(super) heard: bool,
+    pub(super) lease: Option<Lease>,
+    pub(super) backend: Arc<Backend>,
+}
+
+impl Arriving {
+    pub(super) fn with(self, partner: ConnId) -> Side {
+        let Self { heard, lease, backend } = self;
+        Side::Tunnel { partner, heard, lease, backend }
+    }
 }
 
 /// A request that is passed on.
@@ -68,6 +85,8 @@ pub struct Exchange {
     pub(super) keep_alive: bool,
     /// Whether the head of the response was passed on.
     pub(super) is_answered: bool,
+    /// Whether the process ends soon, so that no tunnel may begin.
+    pub(super) drains: bool,
     pub(super) due: Instant,
 }
 
