@@ -17,18 +17,30 @@ const TESTS: [&str; 4] = [
     "nothing_is_lost_in_a_row_of_upgrades_below_a_service_manager",
 ];
 
-/// Builds `taut` with its default features and with `harden` alone, and upgrades from one to the other and back. Servers of each
+/// Pairs of a proxy, messages per second, and both reloads and upgrades, by the test. TLS to servers doubles the work.
+const PAIRS: [(&str, &str); 2] = [
+    ("no_pair_of_a_proxy_is_cut_in_a_row_of_reloads_and_upgrades", "4000,10000,20"),
+    ("no_pair_with_tls_on_both_sides_is_cut", "2000,4000,5"),
+];
+
+/// Builds `taut` with its default features and with few of them, and upgrades from one to the other and back. Servers of each
 /// kind but the first are upgraded a fifth as often.
 pub(crate) fn test(context: &Context, size: &str) -> Outcome {
     let other = paths::own("upgrades");
     let package = ["--profile", "dist", "--package", "tautline-cli", "--locked"];
-    let mut build = cargo(&["build", "--no-default-features", "--features", "harden"]);
+    let mut build = cargo(&["build", "--no-default-features", "--features", "harden,proxy"]);
     run(build.args(package).arg("--target-dir").arg(&other), context.deadline)?;
     let fewer = fewer_upgrades(size).ok_or_else(|| Failure::Failed(format!("{size}: three numbers are needed")))?;
     for (name, size) in TESTS.iter().zip([size].into_iter().chain([fewer.as_str(); TESTS.len() - 1])) {
         let mut test = cargo(&["test", "--test", "program"]);
         test.args(package).args(["--", "--exact", "--nocapture"]).arg(format!("generations::{name}"));
         test.env("TAUT_UPGRADES", size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
+        run(&mut test, context.deadline)?;
+    }
+    for (name, size) in PAIRS {
+        let mut test = cargo(&["test", "--test", "program"]);
+        test.args(package).args(["--", "--exact", "--nocapture"]).arg(format!("pairs::{name}"));
+        test.env("TAUT_PAIRS", size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
         run(&mut test, context.deadline)?;
     }
     Ok(())

@@ -33,22 +33,26 @@ enum Kind {
     Managed,
 }
 
+/// The longest pause of a proxy's pairs at full size.
+#[cfg(feature = "proxy")]
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
 /// One process of the row.
 #[derive(Debug)]
-struct Generation {
+pub(super) struct Generation {
     /// The pause, as the process before it measured it. Without a log nobody knows.
-    pause: Option<Duration>,
+    pub(super) pause: Option<Duration>,
     /// The times of clients from before the upgrade until after it.
-    during: Times,
+    pub(super) during: Times,
     /// The times of clients after that.
-    after: Times,
+    pub(super) after: Times,
     /// Resident memory in KiB, and open descriptors.
-    memory: u64,
-    descriptors: usize,
+    pub(super) memory: u64,
+    pub(super) descriptors: usize,
 }
 
 /// The present process of the row, which is killed on drop. A keeper ends with it.
-struct Current(String);
+pub(super) struct Current(pub(super) String);
 
 impl Drop for Current {
     fn drop(&mut self) {
@@ -68,20 +72,20 @@ struct Row {
     connections: usize,
 }
 
-fn install(from: &Path, to: &Path) {
+pub(super) fn install(from: &Path, to: &Path) {
     let beside = to.with_extension("new");
     std::fs::copy(from, &beside).unwrap();
     std::fs::rename(&beside, to).unwrap();
 }
 
-fn memory_of(process: &str) -> u64 {
+pub(super) fn memory_of(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
 /// Waits for the end of a process. Without a keeper its parent has ended before, so it is a child of this process.
-fn wait_for_end(process: &str) {
+pub(super) fn wait_for_end(process: &str) {
     let _ = waitpid(Pid::from_raw(process.parse().unwrap()), WaitOptions::empty());
     while is_alive(process) {
         std::thread::sleep(Duration::from_millis(5));
@@ -89,7 +93,7 @@ fn wait_for_end(process: &str) {
 }
 
 /// The pause in a line of the log.
-fn pause_of(line: &str) -> Duration {
+pub(super) fn pause_of(line: &str) -> Duration {
     let text = line.rsplit_once(" in ").unwrap().1.split(';').next().unwrap();
     let number = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let unit = match &text[number.len()..] {
@@ -102,7 +106,7 @@ fn pause_of(line: &str) -> Duration {
 }
 
 /// The line about the upgrade that was asked for.
-fn news(log: &mut BufReader<ChildStderr>) -> String {
+pub(super) fn news(log: &mut BufReader<ChildStderr>) -> String {
     let mut line = String::new();
     while !line.contains("have moved") {
         assert!(!line.contains("no upgrade"), "{line}");
@@ -232,12 +236,12 @@ fn run(kind: Kind) {
     }
 }
 
-fn median(mut all: Vec<u64>) -> u64 {
+pub(super) fn median(mut all: Vec<u64>) -> u64 {
     all.sort_unstable();
     all[all.len() / 2]
 }
 
-fn report(row: &[Generation], connections: usize, replies: u64, key_updates: u64) {
+pub(super) fn report(row: &[Generation], connections: usize, replies: u64, key_updates: u64) {
     let micros = |time: fn(&Generation) -> Option<Duration>| -> Vec<u64> {
         row.iter().filter_map(time).map(|time| u64::try_from(time.as_micros()).unwrap()).collect()
     };

@@ -23,6 +23,8 @@ mod load;
 mod manager;
 mod output;
 mod pages;
+#[cfg(feature = "proxy")]
+mod pairs;
 mod privilege;
 mod probe;
 #[cfg(feature = "proxy")]

@@ -5,7 +5,8 @@ use super::{Finished, Home, Served};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -41,9 +42,16 @@ fn answer(mut stream: TcpStream, name: &str) {
 
 impl Home {
     pub(super) fn proxy(&self, arguments: &[&str]) -> Served {
+        self.proxy_by(Path::new(env!("CARGO_BIN_EXE_taut")), arguments, |_| {})
+    }
+
+    /// Starts a proxy of another build, after a change to its command.
+    pub(super) fn proxy_by(&self, program: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut all = vec!["proxy", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
-        let mut child = self.taut(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = self.command(program, &all);
+        change(&mut command);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening on ").map(str::to_owned);
