@@ -90,6 +90,8 @@ pub enum Wish {
     Stay,
     /// The next bytes are a request again.
     Http,
+    /// The next bytes are frames of a WebSocket.
+    Open,
     /// It ends behind its bytes.
     End,
     /// It is reset.

@@ -3,6 +3,7 @@ use crate::link::info::{Cold, Info};
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::probe::MessageTimes;
+use crate::raw::slots::Slots;
 use tautline_conn::front::Via;
 use tautline_conn::message::{Delivery, Outgoing};
 use tautline_conn::outbound::Outbound;
@@ -40,6 +41,8 @@ pub struct Conn<'a, T> {
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
     pub(crate) paused: &'a mut bool,
+    /// The loop's other connections.
+    pub(crate) slots: &'a mut dyn Slots<T>,
 }
 
 impl<T> Conn<'_, T> {

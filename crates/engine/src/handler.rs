@@ -136,7 +136,8 @@ pub trait Handler: 'static {
         let _ = (shard, times);
     }
 
-    /// An open connection ended. Called once for each [`on_open`](Self::on_open); messages sent here are discarded.
+    /// An open connection ended. Called once for each [`on_open`](Self::on_open), and for each connection that was [opened](Raw::open)
+    /// without it. Messages sent here are discarded.
     fn on_close(&mut self, conn: &mut Conn<'_, Self::State>, closed: &Closed) {
         let _ = (conn, closed);
     }

@@ -112,6 +112,7 @@ pub use moving::staying::Staying;
 pub use offload::{HandshakePool, RecordPool};
 pub use raw::event::RawEvent;
 pub use raw::lent::{Others, Raw};
+pub use raw::terms::Terms;
 pub use shard::Shard;
 pub use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
 pub use tautline_conn::config::{Deadlines, SlowConsumer};

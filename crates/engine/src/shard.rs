@@ -20,6 +20,7 @@ use crate::memory::batch_alloc::BatchAlloc;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::peer_log::PeerLog;
 use crate::probe::{Probe, Sends, Stages};
+use crate::raw::joining::Joining;
 use crate::threads::remote::{InTurn, ShardHandle};
 use crate::topics::broker::Bridge;
 use crate::topics::closings::Closings;
@@ -128,6 +129,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             times: None,
             sends: None,
             amid_pieces: false,
+            joining: Joining::default(),
             budget: admission.budget().clone(),
             account: Account::default(),
         };
@@ -270,7 +272,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if link.token != conn.token || !matches!(link.phase, Phase::Open | Phase::Overrun | Phase::CloseQueued) {
             return None;
         }
-        let result = link.lend(Some(&mut *self.driver), &mut core.shared, |conn| act(&mut core.handler, conn));
+        // The connection stays in its slot, so the others cannot be lent.
+        let mut nobody: Vec<Slot<E::Session, H::State>> = Vec::new();
+        let handler = &mut core.handler;
+        let result = link.lend(Some(&mut *self.driver), &mut core.shared, &mut nobody, |conn| act(handler, conn));
         core.shared.dirty.push(conn.token);
         Some(result)
     }

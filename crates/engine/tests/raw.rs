@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_engine::{
-    Cause, Config, Conn, ConnId, ConnectError, DialId, Handler, Others, Raw, RawEvent, Reply, Request, Shard, Target,
+    Cause, Closed, Config, Conn, ConnId, ConnectError, Delivery, DialId, Handler, Others, Outgoing, Raw, RawEvent,
+    Reply, Request, Shard, Target, Terms,
 };
 use tautline_tls::plain;
-use tautline_ws::Message;
+use tautline_ws::{CloseCode, Message};
 
 /// Bytes that may wait for one side of a pair.
 const MOST: usize = 1000;
@@ -33,6 +34,8 @@ struct State {
     body: usize,
     /// Whether the next request waits until the client has everything.
     waits: bool,
+    /// Whether it becomes a WebSocket, once the backend has said `ok;`.
+    opens: bool,
 }
 
 impl Handler for Front {
@@ -44,6 +47,12 @@ impl Handler for Front {
         match path {
             "/pair" => {
                 raw.pause(true);
+                self.client = Some(raw.id());
+                raw.shard().handle().connect(Target::raw("http://127.0.0.1:1").unwrap()).unwrap();
+            }
+            "/socket" => {
+                raw.pause(true);
+                raw.state().opens = true;
                 self.client = Some(raw.id());
                 raw.shard().handle().connect(Target::raw("http://127.0.0.1:1").unwrap()).unwrap();
             }
@@ -69,6 +78,17 @@ impl Handler for Front {
     }
 
     fn on_bytes(&mut self, raw: &mut Raw<'_, State>, bytes: &mut [u8]) -> usize {
+        if raw.state().opens {
+            let (client, ok) = (raw.state().partner.unwrap(), b"ok;");
+            assert!(bytes.starts_with(ok));
+            raw.others().write(client, b"joined;");
+            if raw.others().open(client, &Terms::new(MOST)) {
+                raw.open(Terms::new(MOST));
+            } else {
+                raw.reset();
+            }
+            return ok.len();
+        }
         if let Some(partner) = raw.state().partner {
             if raw.others().write(partner, bytes).is_some_and(|waits| waits > MOST) {
                 raw.pause(true);
@@ -98,6 +118,10 @@ impl Handler for Front {
                 raw.state().partner = Some(client);
                 if let Some(state) = raw.others().state(client) {
                     state.partner = Some(own);
+                    if state.opens {
+                        raw.state().opens = true;
+                        return;
+                    }
                 }
                 raw.others().write(client, b"joined;");
                 raw.others().pause(client, false);
@@ -134,7 +158,27 @@ impl Handler for Front {
         }
     }
 
-    fn on_message(&mut self, _: &mut Conn<'_, State>, _: Message<'_>) {}
+    fn on_message(&mut self, conn: &mut Conn<'_, State>, message: Message<'_>) {
+        let partner = conn.state().partner.unwrap();
+        if let Delivery::Queued(waits) = conn.others().send(partner, Outgoing::from(&message))
+            && waits > MOST
+        {
+            conn.others().notify_drain(partner);
+            conn.pause(true);
+        }
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, State>) {
+        let partner = conn.state().partner.unwrap();
+        conn.others().pause(partner, false);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, State>, closed: &Closed) {
+        let side = if conn.dial().is_some() { "backend" } else { "client" };
+        self.seen.push(format!("{side} socket closed: {} {}", closed.code, closed.cause));
+        let partner = conn.state().partner.unwrap();
+        conn.others().close(partner, CloseCode::new(4000 + closed.code.get() % 1000), "");
+    }
 }
 
 struct Bench {
@@ -375,9 +419,114 @@ fn a_panic_ends_its_connection_alone() {
 #[test]
 fn a_drain_ends_pairs() {
     let mut bench = Bench::pair();
-    bench.shard.drain(tautline_ws::CloseCode::GOING_AWAY, "", Duration::from_secs(1));
+    bench.shard.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(1));
     bench.turns();
     bench.event(Event::Finished(0));
     bench.event(Event::Finished(1));
     assert!(bench.shard.is_drained());
+}
+
+/// A text frame with a mask of zeros, as clients send it.
+const MASKED: &[u8] = b"\x81\x82\0\0\0\0hi";
+/// A text frame as servers send it.
+const PLAIN: &[u8] = b"\x81\x02yo";
+
+/// The payload of the frames that a server has got, each of which is short and masked.
+fn unmasked(bytes: &[u8]) -> Vec<u8> {
+    let mut rest = bytes;
+    let mut payloads = Vec::new();
+    while let [first, len, a, b, c, d, behind @ ..] = rest {
+        let (payload, behind) = behind.split_at(usize::from(len & 0x7f));
+        payloads.push(*first);
+        payloads.extend(payload.iter().zip([a, b, c, d].iter().cycle()).map(|(byte, mask)| byte ^ **mask));
+        rest = behind;
+    }
+    payloads
+}
+
+impl Bench {
+    /// A client and connection 1, both WebSockets. Frames that come with the heads are a message of each.
+    fn sockets() -> Self {
+        let mut bench = Self::new();
+        bench.ask("/socket", "");
+        bench.give(0, MASKED);
+        bench.event(Event::Connected(1));
+        assert_eq!(bench.shard.counters().open, 0);
+        bench.give(1, &[b"ok;", PLAIN].concat());
+        assert_eq!(bench.kernel.received(0), [b"joined;", PLAIN].concat());
+        assert_eq!(unmasked(&bench.kernel.received(1)), b"\x81hi");
+        assert_eq!((bench.shard.counters().open, bench.shard.counters().opened), (2, 2));
+        assert_eq!(bench.seen(), ["request /socket"]);
+        bench
+    }
+}
+
+#[test]
+fn raw_connections_become_websockets_with_what_was_read_ahead() {
+    let mut bench = Bench::sockets();
+    bench.give(0, &MASKED[..3]);
+    bench.give(0, &MASKED[3..]);
+    assert_eq!(unmasked(&bench.kernel.received(1)), b"\x81hi");
+    // Pings are answered here, also at a client's end.
+    bench.give(1, b"\x89\x01p");
+    assert_eq!((unmasked(&bench.kernel.received(1)), bench.kernel.received(0)), (b"\x8ap".to_vec(), Vec::new()));
+    // Messages of a server are not masked, and those of a client are.
+    bench.give(1, MASKED);
+    let seen = bench.seen();
+    assert!(seen[0].starts_with("backend socket closed: 1006 "), "{seen:?}");
+    assert_eq!(bench.kernel.received(0), b"\x88\x02\x0f\xa6", "4006");
+    bench.give(0, b"\x88\x82\0\0\0\0\x0f\xa6");
+    bench.event(Event::Finished(0));
+    bench.event(Event::Finished(1));
+    assert_eq!((bench.counts(), bench.shard.counters().open), ((0, 0, 0), 0));
+}
+
+#[test]
+fn websockets_of_raw_connections_close_and_have_deadlines_of_their_own() {
+    let mut bench = Bench::sockets();
+    bench.give(0, b"\x88\x82\0\0\0\0\x03\xe8");
+    assert_eq!(bench.kernel.received(0), b"\x88\x02\x03\xe8");
+    assert_eq!(unmasked(&bench.kernel.received(1)), b"\x88\x0f\xa0", "4000");
+    // The backend answers nothing, and has the time of a close.
+    bench.now.set(bench.now.get() + Duration::from_secs(6));
+    bench.turns();
+    bench.turns();
+    assert!(bench.closed(1).is_some());
+    bench.event(Event::Finished(0));
+    assert_eq!((bench.counts(), bench.shard.counters().open), ((0, 0, 0), 0));
+    let mut bench = Bench::sockets();
+    bench.now.set(bench.now.get() + Duration::from_secs(31));
+    bench.turns();
+    assert_eq!(bench.kernel.received(0), b"\x89\0");
+    assert_eq!(unmasked(&bench.kernel.received(1)), b"\x89");
+}
+
+#[test]
+fn a_slow_websocket_pauses_the_one_whose_messages_it_gets() {
+    let mut bench = Bench::sockets();
+    bench.kernel.0.borrow_mut().wires.get_mut(&1).unwrap().room = 10;
+    let (mut got, mut sent) = (Vec::new(), 0);
+    while !bench.kernel.with(0, |wire| wire.paused) {
+        sent += 1;
+        assert!(sent < 1000);
+        bench.give(0, MASKED);
+    }
+    while got.len() < sent * MASKED.len() {
+        let before = got.len();
+        bench.event(Event::Room(1, 100));
+        got.extend(bench.kernel.received(1));
+        assert!(got.len() > before, "stuck at {before} of {sent} messages");
+    }
+    assert!(unmasked(&got) == b"\x81hi".repeat(sent));
+    assert!(!bench.kernel.with(0, |wire| wire.paused));
+}
+
+#[test]
+fn a_client_that_has_ended_its_direction_becomes_no_websocket() {
+    let mut bench = Bench::new();
+    bench.ask("/socket", "");
+    bench.event(Event::Finished(0));
+    bench.event(Event::Connected(1));
+    bench.give(1, &[b"ok;", PLAIN].concat());
+    assert_eq!((bench.closed(1), bench.shard.counters().opened), (Some(true), 0));
 }

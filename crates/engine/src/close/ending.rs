@@ -7,6 +7,7 @@ use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
+use crate::raw::serving::note_begun;
 use crate::turn::core::Core;
 use http::StatusCode;
 use log::Level;
@@ -138,6 +139,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        note_begun(self, link);
         self.shared.counters.open.sub(1);
         self.shared.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
@@ -160,7 +162,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let told = closed.retry_after();
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {
-            link.lend(None, &mut core.shared, |conn| core.handler.on_close(conn, &closed));
+            link.lend(None, &mut core.shared, &mut core.slots, |conn| core.handler.on_close(conn, &closed));
         });
         // The handler may have subscribed again in `on_close`. It has nothing for this connection from now on.
         self.shared.unsubscribe_all(link);

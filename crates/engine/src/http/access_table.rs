@@ -96,6 +96,14 @@ impl AccessTable {
         record
     }
 
+    /// Adds messages that the event of another connection has sent to this one. They are no traffic of that other one.
+    pub(crate) fn add_crossed(&mut self, to: Token, messages: u64) {
+        self.counted.messages_out += messages;
+        if let Some(Some(record)) = self.records.get_mut(to.index as usize) {
+            record.traffic.messages_out += messages;
+        }
+    }
+
     /// The counters have grown by the totals of another process, which are of no connection here.
     pub(crate) fn skip(&mut self, counters: &LiveCounters) {
         self.counted = Traffic::of(counters);

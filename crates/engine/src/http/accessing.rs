@@ -107,7 +107,11 @@ impl Accessing {
     #[inline(never)]
     fn record<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) -> Option<&mut Record> {
         let now = shared.now;
-        Some(self.table.as_mut()?.record(link.token, &shared.counters, now))
+        let table = self.table.as_mut()?;
+        for (to, messages) in shared.joining.crossed.take() {
+            table.add_crossed(to, messages);
+        }
+        Some(table.record(link.token, &shared.counters, now))
     }
 
     /// Logs the entry of a connection, and begins the next one.

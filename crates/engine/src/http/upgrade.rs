@@ -362,7 +362,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             tls: &tls,
             times,
         };
-        link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_open(conn, &opening));
+        link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_open(conn, &opening));
     }
 
     fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {

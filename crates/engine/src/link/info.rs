@@ -135,6 +135,8 @@ pub(crate) struct More {
     pub(crate) handle: Option<ConnHandle>,
     /// Whether the application wants to connect again at once.
     pub(crate) reconnects: bool,
+    /// Whether the event of another connection has made a WebSocket of it, and the loop has not noted that.
+    pub(crate) begins: bool,
     /// The first bytes that the connection carries which are opened already.
     pub(crate) plain: u32,
     /// The client's way, if it is not the peer of the socket.

@@ -370,6 +370,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             info,
             state,
             paused,
+            slots: &mut self.slots,
         };
         // All that it refers to lies elsewhere, so that the compiler can keep its fields in registers.
         let mut visitor = Visited {

@@ -3,6 +3,7 @@ use crate::link::info::{Cold, Info};
 use crate::link::kernel_tls::Handover;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::{Phase, Transport};
+use crate::raw::slots::Slots;
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use tautline_buf::Buf;
@@ -137,11 +138,12 @@ impl<S, T> Link<S, T> {
         }
     }
 
-    /// Lends this connection to the handler, without a `driver` if it has ended.
+    /// Lends this connection to the handler, without a `driver` if it has ended, and with others of the loop.
     pub(crate) fn lend<R>(
         &mut self,
         driver: Option<&mut dyn Driver>,
         shared: &mut Shared,
+        slots: &mut dyn Slots<T>,
         act: impl FnOnce(&mut Conn<'_, T>) -> R,
     ) -> R
     where
@@ -164,6 +166,7 @@ impl<S, T> Link<S, T> {
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
+            slots,
         })
     }
 

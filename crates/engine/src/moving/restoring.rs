@@ -138,7 +138,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.visit(driver, token, |core, driver, link| {
             core.schedule(link);
             let (is_open, is_raw) = (link.phase.is_open(), link.phase.is_raw());
-            link.lend(Some(driver), &mut core.shared, |conn| {
+            link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| {
                 topics.iter().for_each(|topic| _ = conn.subscribe(topic));
                 prefixes.iter().for_each(|prefix| _ = conn.subscribe_prefix(prefix));
                 timers

@@ -5,11 +5,14 @@ use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::link::phase::{Finish, Phase, Wish};
 use crate::raw::slots::{Parts, Slots};
+use crate::raw::terms::Terms;
 use crate::turn::shared::Shared;
 use http::StatusCode;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use tautline_conn::message::{Delivery, Outgoing};
 use tautline_io::Driver;
+use tautline_ws::CloseCode;
 
 /// A raw connection, lent to the handler for one call: its bytes are the application's.
 ///
@@ -38,7 +41,6 @@ use tautline_io::Driver;
 /// ```
 pub struct Raw<'a, T> {
     pub(crate) conn: Conn<'a, T>,
-    pub(crate) slots: &'a mut dyn Slots<T>,
 }
 
 impl<'a, T> Deref for Raw<'a, T> {
@@ -93,9 +95,20 @@ impl<T> Raw<'_, T> {
         note_status(self.conn.transport.phase, status);
     }
 
-    /// The other raw connections of this loop.
+    /// Makes a WebSocket of the connection behind this call: bytes that the call does not use are frames.
+    ///
+    /// Its events are those of other WebSockets, but [`on_open`](crate::Handler::on_open) is not called. If one of its directions
+    /// has ended, the connection ends instead.
+    pub fn open(&mut self, terms: Terms) {
+        wish(self.conn.transport.phase, Wish::Open);
+        self.conn.outlet.shared.joining.terms = Some(Box::new(terms));
+    }
+}
+
+impl<T> Conn<'_, T> {
+    /// The other connections of this loop that are raw, or open WebSockets.
     pub fn others(&mut self) -> Others<'_, T> {
-        let DriverOutlet { driver, shared, .. } = &mut self.conn.outlet;
+        let DriverOutlet { driver, shared, .. } = &mut self.outlet;
         let driver = driver.as_mut().map(|driver| &mut **driver as &mut dyn Driver);
         Others { slots: &mut *self.slots, driver, shared }
     }
@@ -107,9 +120,9 @@ impl<T> fmt::Debug for Raw<'_, T> {
     }
 }
 
-/// The raw connections of a loop, lent to the handler for one call, without the one that the call is about.
+/// The raw connections and open WebSockets of a loop, lent to the handler for one call, without the one that the call is about.
 ///
-/// All methods do nothing for a connection that has ended, is not raw or is another loop's.
+/// All methods do nothing for a connection that has ended, is neither or is another loop's.
 pub struct Others<'a, T> {
     pub(crate) slots: &'a mut dyn Slots<T>,
     pub(crate) driver: Option<&'a mut dyn Driver>,
@@ -127,6 +140,58 @@ impl<T> Others<'_, T> {
         let mut transport = Transport { phase, wire, session, in_kernel };
         out.write(bytes, &mut transport, &mut DriverOutlet { driver, token: to.token, shared });
         Some(out.buffered(transport.wire))
+    }
+
+    /// Sends a message to an open WebSocket, as [`Conn::send`] does.
+    ///
+    /// ```
+    /// # mod tautline { pub use {tautline_engine::{Conn, ConnId, Handler, Outgoing}, tautline_ws::Message}; }
+    /// use tautline::{Conn, ConnId, Handler, Message, Outgoing};
+    ///
+    /// /// Passes the messages of each connection on to another one.
+    /// struct Relay;
+    ///
+    /// impl Handler for Relay {
+    ///     type State = Option<ConnId>;
+    ///     fn on_message(&mut self, conn: &mut Conn<'_, Option<ConnId>>, message: Message<'_>) {
+    ///         if let Some(other) = *conn.state() {
+    ///             conn.others().send(other, Outgoing::from(&message));
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn send(&mut self, to: ConnId, message: Outgoing<'_>) -> Delivery {
+        let Some((parts, driver, shared)) = self.parts(to) else { return Delivery::Closed };
+        let Parts { phase, wire, session, out, in_kernel, .. } = parts;
+        if !phase.takes_messages() {
+            return Delivery::Closed;
+        }
+        let mut transport = Transport { phase, wire, session, in_kernel };
+        if shared.config.access_log.is_some() {
+            let mut crossed = shared.joining.crossed.borrow_mut();
+            match crossed.last_mut().filter(|(token, _)| *token == to.token) {
+                Some((_, number)) => *number += 1,
+                None => crossed.push((to.token, 1)),
+            }
+        }
+        out.send(message, &mut transport, &mut DriverOutlet { driver, token: to.token, shared })
+    }
+
+    /// Closes an open WebSocket behind everything sent so far, as [`Conn::close`] does.
+    pub fn close(&mut self, to: ConnId, code: CloseCode, reason: &str) {
+        self.with(to, |parts| parts.out.close(parts.phase, code, reason));
+    }
+
+    /// Makes a WebSocket of a raw connection, as [`Raw::open`] does, and at once: messages can be sent to it. False if one of
+    /// its directions has ended.
+    pub fn open(&mut self, to: ConnId, terms: &Terms) -> bool {
+        let Some((parts, _, shared)) = self.parts(to) else { return false };
+        let is_whole = matches!(parts.phase, Phase::Raw(raw) if !raw.ends.peer_finished && raw.late.is_none());
+        if !is_writable(parts.phase) || !is_whole {
+            return false;
+        }
+        parts.become_open(terms, shared);
+        true
     }
 
     /// Ends our direction, as [`Raw::finish`] does.
@@ -201,7 +266,7 @@ impl<T> Others<'_, T> {
         if to.shard != self.shared.shard {
             return None;
         }
-        let parts = self.slots.raw(to.token)?;
+        let parts = self.slots.parts(to.token)?;
         if !*parts.dirty {
             *parts.dirty = true;
             self.shared.dirty.push(to.token);

@@ -11,6 +11,7 @@ use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
 use crate::raw::lent::{Others, Raw};
+use crate::raw::slots::Parts;
 use crate::turn::core::Core;
 use crate::turn::visit::{MESSAGE, REQUEST};
 use http::StatusCode;
@@ -30,12 +31,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
         act: impl FnOnce(&mut H, &mut Raw<'_, H::State>) -> R,
     ) -> R {
         let Link { token, phase, session, out, wire, info, cold, state, paused, kernel, .. } = link;
-        self.shared.times = None;
+        (self.shared.times, self.shared.joining.terms) = (None, None);
         let driver = driver.map(|driver| driver as &mut dyn Driver);
         let transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
         let outlet = DriverOutlet { driver, token: *token, shared: &mut self.shared };
-        let conn = Conn { out, transport, outlet, cold, info, state, paused };
-        act(&mut self.handler, &mut Raw { conn, slots: &mut self.slots })
+        let conn = Conn { out, transport, outlet, cold, info, state, paused, slots: &mut self.slots };
+        act(&mut self.handler, &mut Raw { conn })
     }
 
     /// Offers a request to the application before its body is read. True if it takes the connection.
@@ -164,6 +165,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Does what the application wants of a raw connection.
     pub(crate) fn grant(&mut self, link: &mut Link<E::Session, H::State>) {
+        note_begun(self, link);
         let Phase::Raw(raw) = &mut link.phase else { return };
         let (wish, ends, is_ending) = (raw.wish, raw.ends, raw.late.is_some());
         raw.wish = Wish::Stay;
@@ -174,7 +176,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Wish::Stay => {}
             Wish::Reset => self.end(link, Phase::Gone { reset: true }, Cause::Local),
             Wish::Http if may_go_on => self.give_back(link),
-            Wish::Http | Wish::End => self.end(link, Phase::finishing(ends.peer_finished), Cause::Local),
+            Wish::Open if may_go_on && let Some(terms) = self.shared.joining.terms.take() => {
+                Parts::of(link).become_open(&terms, &self.shared);
+                note_begun(self, link);
+            }
+            Wish::Http | Wish::Open | Wish::End => {
+                let is_drained = wish == Wish::Open && self.drain_end.is_some();
+                let cause = if is_drained { Cause::Stopped } else { Cause::Local };
+                self.end(link, Phase::finishing(ends.peer_finished), cause);
+            }
         }
     }
 
@@ -227,4 +237,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             core.handler.on_raw_failed(&mut others, id, error);
         });
     }
+}
+
+/// Notes that a raw connection has become a WebSocket, if it has.
+pub(crate) fn note_begun<E: Engine, H: Handler>(core: &mut Core<E, H>, link: &mut Link<E::Session, H::State>) {
+    let more = link.cold.as_mut().and_then(|cold| cold.more.as_mut());
+    if !more.is_some_and(|more| std::mem::take(&mut more.begins)) {
+        return;
+    }
+    link.held = !link.carry.is_empty();
+    if link.info.dial.is_none() {
+        core.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &core.shared);
+    }
+    core.schedule(link);
 }

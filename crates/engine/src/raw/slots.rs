@@ -1,15 +1,19 @@
+use crate::link::info::Cold;
 use crate::link::phase::Phase;
-use crate::link::state::Link;
-use crate::turn::slot::Slot;
+use crate::raw::terms::Terms;
+use crate::turn::shared::Shared;
+use crate::turn::timer::Tick;
+use tautline_conn::frames;
 use tautline_conn::outbound::Outbound;
 use tautline_conn::wire::Wire;
 use tautline_io::Token;
 use tautline_tls::Session;
+use tautline_ws::{Decoder, Role};
 
-/// The raw connections of a loop, of which one may be taken out at the moment.
+/// The raw and open connections of a loop, of which one may be taken out at the moment.
 pub(crate) trait Slots<T> {
-    /// The parts of a connection, if it is raw.
-    fn raw(&mut self, token: Token) -> Option<Parts<'_, T>>;
+    /// The parts of a connection, if it is raw or open.
+    fn parts(&mut self, token: Token) -> Option<Parts<'_, T>>;
 }
 
 /// The parts of a link that another connection's event may use.
@@ -23,16 +27,28 @@ pub(crate) struct Parts<'a, T> {
     /// [`Link::held`]. It also has the next flush grant a wish.
     pub(crate) held: &'a mut bool,
     pub(crate) dirty: &'a mut bool,
+    pub(crate) decoder: &'a mut Decoder,
+    /// [`Clock::phase_end`](crate::link::state::Clock).
+    pub(crate) phase_end: &'a mut Tick,
+    pub(crate) cold: &'a mut Option<Box<Cold>>,
+    pub(crate) is_outgoing: bool,
     pub(crate) in_kernel: bool,
 }
 
-impl<S: Session, T> Slots<T> for Vec<Slot<S, T>> {
-    fn raw(&mut self, token: Token) -> Option<Parts<'_, T>> {
-        let Slot::Link(link) = self.get_mut(token.index as usize)? else { return None };
-        if link.token != token || !link.phase.is_raw() {
-            return None;
+impl<T> Parts<'_, T> {
+    /// Makes a WebSocket of a raw connection. The next flush notes it, and reads the bytes that were held back.
+    pub(crate) fn become_open(self, terms: &Terms, shared: &Shared) {
+        let role = if self.is_outgoing { Role::Client } else { Role::Server };
+        *self.decoder = frames::decoder(role, terms.max_message, terms.deflate.as_ref());
+        self.decoder.set_streaming(shared.config.streaming);
+        if let Some((params, config)) = &terms.deflate {
+            self.out.set_deflate(*params, config);
         }
-        let Link { phase, wire, session, out, state, paused, held, dirty, kernel, .. } = &mut **link;
-        Some(Parts { phase, wire, session, out, state, paused, held, dirty, in_kernel: kernel.in_kernel() })
+        *self.phase = Phase::Open;
+        *self.phase_end = shared.now;
+        shared.counters.open.add(1);
+        shared.counters.opened.add(1);
+        self.cold.get_or_insert_default().more().begins = true;
+        (*self.held, *self.paused) = (true, false);
     }
 }

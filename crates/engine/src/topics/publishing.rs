@@ -71,7 +71,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let mut letters = std::mem::take(&mut self.core.shared.letters);
         for (to, message) in letters.iter() {
             self.visit_corked(driver, to, |core, driver, link| {
-                link.lend(Some(driver), &mut core.shared, |conn| _ = conn.send(message));
+                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| _ = conn.send(message));
             });
         }
         if self.core.shared.letters.is_empty() {
@@ -85,7 +85,9 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     fn close_named(&mut self, driver: &mut dyn Driver) {
         while let Some(closing) = self.core.shared.closings.next(self.core.shared.publications.delivered()) {
             self.visit(driver, closing.conn, |core, driver, link| {
-                link.lend(Some(driver), &mut core.shared, |conn| conn.close(closing.code, &closing.reason));
+                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| {
+                    conn.close(closing.code, &closing.reason)
+                });
             });
         }
     }

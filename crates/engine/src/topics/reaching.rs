@@ -137,7 +137,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     ) {
         self.visit_corked(driver, token, |core, driver, link: &mut Link<E::Session, H::State>| {
             if link.phase.is_open() {
-                link.lend(Some(driver), &mut core.shared, |conn| act(&mut core.handler, conn));
+                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| act(&mut core.handler, conn));
             }
         });
     }

@@ -24,12 +24,13 @@ use tautline_conn::due::Due;
 use tautline_io::{KernelTls, Token};
 use tautline_tls::Engine;
 
-/// The state of a shard that serves one connection at a time. It knows none of the others, nor the driver's events.
+/// The state of a shard that serves one connection at a time. It only lends the others to the
+/// handler, and knows none of the driver's events.
 pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) probe: Option<Box<dyn Probe>>,
     pub(crate) engine: E,
     pub(crate) handler: H,
-    /// All connections. That which is served has been taken out of its slot. Only raw ones have to do with others.
+    /// All connections. That which is served has been taken out of its slot. Others are lent to the handler with it.
     pub(crate) slots: Vec<Slot<E::Session, H::State>>,
     pub(crate) batch_alloc: BatchAlloc<Link<E::Session, H::State>>,
     pub(crate) shared: Shared,

@@ -74,7 +74,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if link.phase.is_raw() {
                 self.report_raw(Some(driver), link, RawEvent::Drained);
             } else {
-                link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+                link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_drain(conn));
             }
             self.flush(driver, link);
         }
@@ -86,7 +86,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let dropped = link.out.take_dropped();
         if link.phase.takes_messages() {
-            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_dropped(conn, dropped));
+            link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_dropped(conn, dropped));
             self.flush(driver, link);
         }
     }

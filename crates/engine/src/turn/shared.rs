@@ -6,6 +6,7 @@ use crate::memory::budget::MemoryBudget;
 use crate::offload::RecordPool;
 use crate::peer_log::PeerLog;
 use crate::probe::{MessageTimes, Sends};
+use crate::raw::joining::Joining;
 use crate::threads::remote::ShardHandle;
 use crate::topics::broker::Bridge;
 use crate::topics::closings::Closings;
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) times: Option<MessageTimes>,
     /// The sends that are timed, if there is a probe that wants to.
     pub(crate) sends: Option<Box<Sends>>,
+    pub(crate) joining: Joining,
     /// A part of what is being sealed in pieces may have left. A panic that finds it set cuts it off.
     pub(crate) amid_pieces: bool,
     /// The budget of memory that the shard shares with others.

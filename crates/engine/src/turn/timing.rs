@@ -128,7 +128,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if at != Tick::MAX && link.phase.is_raw() {
                 self.report_raw(Some(&mut *driver), link, RawEvent::Timer(id));
             } else if at != Tick::MAX && link.phase.takes_messages() {
-                link.lend(Some(&mut *driver), &mut self.shared, |conn| self.handler.on_timer(conn, id));
+                link.lend(Some(&mut *driver), &mut self.shared, &mut self.slots, |conn| {
+                    self.handler.on_timer(conn, id)
+                });
             }
         }
     }
