@@ -6,6 +6,7 @@ mod backend;
 mod fault;
 mod file;
 mod files;
+mod messages;
 mod route;
 
 pub use self::fault::{Fault, Faults};
@@ -102,7 +103,13 @@ impl Reader<'_> {
         for entry in file.route {
             let line = finder.line(&entry.span());
             lines.push(line);
-            route::add(&self.files, entry, &mut plan, &route::Known { backends: &backends, lines: &lines }, finder);
+            route::add(
+                &self.files,
+                entry,
+                &mut plan,
+                &route::Known { backends: &backends, lines: &lines, before: self.before },
+                finder,
+            );
         }
         for route in &plan.routes {
             if let crate::plan::Action::Forward(forward) = &route.action {

@@ -5,10 +5,12 @@
 //!         ◄── response, as it comes ──────────────────────────────────────────────────────────────
 //! ```
 //! After a 101 both connections are a tunnel: bytes go from one's receive buffer into the other's seal. A side whose bytes wait for
-//! the other is not read. [`Config::raw`](tautline::Config::raw) must be set.
+//! the other is not read. On a route with `messages` they are a pair of WebSockets instead. [`Config::raw`](tautline::Config::raw) must
+//! be set.
 
 mod answer;
 mod moving;
+mod pairs;
 mod peer;
 mod pool;
 mod side;
@@ -20,6 +22,7 @@ use crate::decision::{Decision, proxy_before, source};
 use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
 use crate::forward::{Body, Form, Framing};
 use crate::live::Live;
+use crate::messages::Offer;
 use crate::plan::{Endpoint, Place};
 use peer::{MOST_WAITING, Other, Peer};
 use pool::Pool;
@@ -31,7 +34,9 @@ use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
 use tautline::layers::engine::{Others, Raw, RawEvent};
 use tautline::layers::ws::handshake::{BodyReader, Reply as Shape, write_response};
-use tautline::{Address, Cause, Conn, ConnId, ConnectError, DialId, Handler, Message, Request, Target};
+use tautline::{
+    Address, Cause, CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Request, Target,
+};
 
 /// The timer of a client's connection.
 const DEADLINE: u64 = 1;
@@ -185,6 +190,15 @@ impl Edge {
                     refuse_tunnel(&mut Other(&mut raw.others(), client), &exchange);
                     return bytes.len();
                 }
+                if exchange.offer.is_some() {
+                    return match pairs::join(raw, client, &mut exchange, &response) {
+                        Ok(()) => used,
+                        Err(flaw) => {
+                            log::warn!("{}: no WebSocket is opened: {flaw}", exchange.backend.name);
+                            self.give_up(raw, client, exchange, bytes.len())
+                        }
+                    };
+                }
                 answer::join(raw, client, exchange, &response);
                 let _ = raw.others().write(client, &bytes[used..]);
                 return bytes.len();
@@ -306,6 +320,8 @@ impl Edge {
                 *raw.state() = tunnel;
                 raw.others().finish(partner);
             }
+            // It becomes a WebSocket behind this very call, or ends.
+            pair @ Side::Pair(_) => *raw.state() = pair,
         }
     }
 
@@ -356,7 +372,7 @@ impl Edge {
                 self.pool.forget(&server.endpoint, raw.id());
                 raw.end();
             }
-            other @ Side::Server(_) => *raw.state() = other,
+            other @ (Side::Server(_) | Side::Pair(_)) => *raw.state() = other,
             Side::Tunnel { partner, heard, lease, backend } => {
                 let mut others = raw.others();
                 let back = match others.state(partner) {
@@ -381,6 +397,10 @@ impl Edge {
             // Both directions have ended, and the other side knows.
             Side::Tunnel { .. } if matches!(cause, Cause::Finished) => {}
             Side::Tunnel { partner, .. } => raw.others().reset(partner),
+            pair @ Side::Pair(_) => {
+                *raw.state() = pair;
+                pairs::ended(raw, &Closed::new(CloseCode::ABNORMAL, cause.clone()));
+            }
         }
     }
 }
@@ -418,6 +438,15 @@ impl Handler for Edge {
         }
         let proxy = proxy_before(request);
         set_forwarded(&mut headers, Client { address: source, proxy, is_secure });
+        let messages = forward.messages.as_ref().filter(|_| request.is_upgrade);
+        let offer = match messages.map(|messages| Offer::take(request.http, &mut headers, messages)).transpose() {
+            Ok(offer) => offer.map(Box::new),
+            Err(refused) => {
+                let refusal = refused.response.map(String::into_bytes);
+                answer(raw, &refusal, Shape { keep_alive: false, ..shape });
+                return true;
+            }
+        };
         forward.request.apply(&mut headers);
         let mut exchange = Box::new(Exchange {
             lease: None,
@@ -431,6 +460,7 @@ impl Handler for Edge {
             host: forward.host.clone(),
             framing,
             upgrade,
+            offer,
             expects: BodyReader::is_awaited(request.http),
             edits: forward.response.clone(),
             body: Body::new(framing, Form::AsIs),
@@ -468,7 +498,7 @@ impl Handler for Edge {
             Side::Server(_) => self.server_bytes(raw, bytes),
             // The next request waits.
             Side::Full => 0,
-            Side::Nothing | Side::Arriving(_) => {
+            Side::Nothing | Side::Arriving(_) | Side::Pair(_) => {
                 raw.end();
                 bytes.len()
             }
@@ -486,7 +516,7 @@ impl Handler for Edge {
                 Side::Client(exchange) => (exchange.keep_alive, exchange.drains) = (false, true),
                 Side::Server(server) if server.client.is_none() => raw.end(),
                 // They have the time of the drain.
-                Side::Server(_) | Side::Tunnel { .. } => {}
+                Side::Server(_) | Side::Tunnel { .. } | Side::Pair(_) => {}
             },
             RawEvent::Closed(cause) => self.closed(raw, cause),
             _ => {}
@@ -512,7 +542,21 @@ impl Handler for Edge {
         fail(&mut Other(others, client), &exchange, status, "no server was reached");
     }
 
-    fn on_message(&mut self, _: &mut Conn<'_, Side>, _: Message<'_>) {}
+    fn on_message(&mut self, conn: &mut Conn<'_, Side>, message: Message<'_>) {
+        pairs::pass(conn, message);
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, Side>) {
+        pairs::drained(conn);
+    }
+
+    fn on_dropped(&mut self, conn: &mut Conn<'_, Side>, count: u32) {
+        pairs::dropped(conn, count);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, Side>, closed: &Closed) {
+        pairs::ended(conn, closed);
+    }
 
     fn save_state(&mut self, side: &mut Side, out: &mut Vec<u8>) -> bool {
         moving::save(side, out)
@@ -543,7 +587,7 @@ fn upgrade_of(request: &Request<'_>) -> Option<HeaderValue> {
 fn drained(raw: &mut Raw<'_, Side>) {
     let own = raw.id();
     match raw.state() {
-        Side::Nothing | Side::Arriving(_) => {}
+        Side::Nothing | Side::Arriving(_) | Side::Pair(_) => {}
         Side::Full => {
             *raw.state() = Side::Nothing;
             raw.resume_http();

@@ -12,6 +12,7 @@ pub mod edge;
 pub mod forward;
 pub mod health;
 mod live;
+pub mod messages;
 pub mod plan;
 mod prefix;
 pub mod route;

@@ -1,6 +1,7 @@
 //! The plan: all that a proxy does, in values that never change. A reload makes another one.
 
 use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
+use crate::messages::Messages;
 use crate::prefix::Prefix;
 use crate::route::{Host, NormalPath, PathPattern, Table};
 use std::net::IpAddr;
@@ -86,6 +87,8 @@ pub struct Forward {
     pub request: Edits,
     /// Changes of the response's headers.
     pub response: Edits,
+    /// Whether messages pass, by these rules. Otherwise the bytes of WebSockets do.
+    pub messages: Option<Arc<Messages>>,
 }
 
 /// The host that a server is told.

@@ -3,7 +3,7 @@
 
 mod kit;
 
-use kit::{Client, body_of, head, length, live, proxy, raw_config, reader, scripted};
+use kit::{Client, body_of, head, length, live, messages, proxy, proxy_of, raw_config, reader, scripted, text};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
@@ -54,20 +54,21 @@ fn a_websocket_goes_through_a_tunnel() {
 }
 
 #[test]
-fn a_websocket_over_tls_goes_through_a_tunnel_to_a_server_without() {
+fn a_websocket_over_tls_goes_to_a_server_without_by_bytes_or_by_messages() {
     let echo = echo();
-    let live = live(&[format!("http://{}", echo.addresses()[0])]);
-    let authority = Authority::new("test").unwrap();
-    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
-    let tls = Tls { engine: mixed::Kind(Fused, Fused), config: ServerConfig::new([certificate]) };
-    let server = Server::new(tls).config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
-    let proxy = server.start(move |_| Edge::new(live.clone())).unwrap();
-    let address = proxy.addresses()[0].to_string();
-    let port = address.rsplit(':').next().unwrap();
-    let roots = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
-    let mut target = Target::new(&format!("wss://localhost:{port}/")).unwrap();
-    target.address = Some(proxy.addresses()[0].clone());
-    echoes(Socket::connect(target, Tls { engine: Fused, config: roots }, Config::default()).unwrap());
+    let server = format!("http://{}", echo.addresses()[0]);
+    for text in [text(&server, ""), messages(&server, "")] {
+        let authority = Authority::new("test").unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        let tls = Tls { engine: mixed::Kind(Fused, Fused), config: ServerConfig::new([certificate]) };
+        let proxy = proxy_of(tls, &text);
+        let address = proxy.addresses()[0].to_string();
+        let port = address.rsplit(':').next().unwrap();
+        let roots = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
+        let mut target = Target::new(&format!("wss://localhost:{port}/")).unwrap();
+        target.address = Some(proxy.addresses()[0].clone());
+        echoes(Socket::connect(target, Tls { engine: Fused, config: roots }, Config::default()).unwrap());
+    }
 }
 
 #[test]

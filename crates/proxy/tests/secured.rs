@@ -138,6 +138,10 @@ fn a_server_with_tls_gets_requests_and_websockets() {
     }
     assert_eq!(count.load(Ordering::SeqCst), 3);
     kit::echoes(&proxy);
+    // Messages pass, too, if the route says so: here records end amid frames.
+    let pairs = kit::messages(&format!("https://localhost:{port}"), "");
+    let pairs = proxy_of(Tls { engine: Trusting(root), config: ServerConfig::default() }, &pairs);
+    kit::echoes(&pairs);
     // Its certificate is none for another name.
     let proxy = proxy_of(
         Tls { engine: Trusting(root), config: ServerConfig::default() },

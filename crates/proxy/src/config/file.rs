@@ -51,10 +51,35 @@ pub(super) struct Route {
     #[serde(default)]
     pub(super) response: Edits,
     pub(super) origins: Option<Spanned<Vec<String>>>,
+    pub(super) messages: Option<Spanned<Messages>>,
     #[serde(default)]
     pub(super) allow: Vec<Text>,
     #[serde(default)]
     pub(super) deny: Vec<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Messages {
+    pub(super) max_size: Option<Size>,
+    pub(super) rate: Option<Spanned<u32>>,
+    pub(super) rate_by_address: Option<Spanned<u32>>,
+    pub(super) rate_in_all: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) deflate: bool,
+    #[serde(default)]
+    pub(super) slow: Slow,
+    pub(super) queue: Option<Spanned<Size>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Slow {
+    #[default]
+    Pause,
+    Disconnect,
+    DropNewest,
+    DropOldest,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -147,9 +172,45 @@ impl TryFrom<String> for Time {
     }
 }
 
+/// A number of bytes with its unit.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Size(pub(super) usize);
+
+impl TryFrom<String> for Size {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let how =
+            || format!("{text:?} is no size: write a number with its unit, as 500B, 64KiB or 1MiB; at most 1024MiB");
+        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(how)?;
+        let (number, unit) = text.split_at(at);
+        let scale = match unit {
+            "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            _ => return Err(how()),
+        };
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let bytes = number.parse::<usize>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(scale));
+        Ok(Self(bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).ok_or_else(how)?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_has_a_unit() {
+        let size = |text: &str| Size::try_from(text.to_owned()).map(|Size(size)| size);
+        assert_eq!((size("1B"), size("64KiB"), size("1024MiB")), (Ok(1), Ok(65_536), Ok(1 << 30)));
+        for bad in
+            ["", "5", "0B", "-1B", "+1B", "1.5MiB", "1025MiB", "KiB", "5 B", "1kib", "1GB", "99999999999999999999B"]
+        {
+            assert!(size(bad).unwrap_err().contains("64KiB"), "{bad}");
+        }
+    }
 
     #[test]
     fn a_time_has_a_unit() {

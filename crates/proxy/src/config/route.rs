@@ -3,10 +3,13 @@
 use super::fault::{Finder, suggestion};
 use super::file::{self, Text};
 use super::files::Files;
+use super::messages::{messages_before, settings};
+use crate::messages::Messages;
 use crate::plan::{Action, Answer, Edits, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
 use crate::route::{Host, HostPattern, NormalPath, PathPattern};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tautline::Origins;
 use tautline::http::{HeaderName, HeaderValue, StatusCode};
 use toml::Spanned;
@@ -31,6 +34,8 @@ pub(super) struct Known<'k> {
     pub(super) backends: &'k BTreeMap<String, usize>,
     /// The lines of the routes so far, this one included.
     pub(super) lines: &'k [usize],
+    /// The plan that this one replaces.
+    pub(super) before: Option<&'k Plan>,
 }
 
 /// Adds a route to the plan, and its hosts and path to the table.
@@ -71,7 +76,12 @@ pub(super) fn add(
         finder.take(list.span(), read)
     });
     let (allow, deny) = (prefixes(&route.allow, finder), prefixes(&route.deny, finder));
-    let action = action(files, &span, route, known, finder);
+    let mut action = action(files, &span, route, known, finder);
+    if let Action::Forward(Forward { messages: Some(messages), .. }) = &mut action
+        && let Some(before) = known.before.and_then(|before| messages_before(before, plan, (&name, &path), messages))
+    {
+        *messages = before;
+    }
     plan.routes.push(Route { name, path, action, allow, deny, origins });
 }
 
@@ -91,6 +101,7 @@ fn action(
         (route.rewrite.as_ref().map(Spanned::span), "rewrite"),
         (route.host.as_ref().map(Spanned::span), "host"),
         (route.origins.as_ref().map(Spanned::span), "origins"),
+        (route.messages.as_ref().map(Spanned::span), "messages"),
     ];
     if route.to.is_none() {
         for (span, key) in forwards_only {
@@ -106,12 +117,14 @@ fn action(
             let rewrite = route.rewrite.and_then(|text| finder.take(text.span(), rewrite(text.get_ref())));
             let host =
                 route.host.and_then(|text| finder.take(text.span(), host_sent(text.get_ref()))).unwrap_or_default();
+            let messages =
+                route.messages.map(|messages| Arc::new(Messages::new(settings(messages.into_inner(), finder))));
             let Some(&backend) = known.backends.get(to.get_ref()) else {
                 let near = suggestion(to.get_ref(), known.backends.keys().map(String::as_str));
                 finder.add(to.span(), format!("there is no backend {:?}: {near}", to.get_ref()));
                 return nothing();
             };
-            Action::Forward(Forward { backend, rewrite, host, request, response })
+            Action::Forward(Forward { backend, rewrite, host, request, response, messages })
         }
         (None, Some(redirect), None) => {
             let at = redirect.span();

@@ -24,7 +24,7 @@ pub(super) fn save(side: &Side, out: &mut Vec<u8>) -> bool {
             put(lease.as_ref().map_or("", |lease| lease.server().name()).as_bytes(), out);
             true
         }
-        Side::Full | Side::Client(_) | Side::Server(_) | Side::Arriving(_) => false,
+        Side::Full | Side::Client(_) | Side::Server(_) | Side::Arriving(_) | Side::Pair(_) => false,
     }
 }
 

@@ -1,6 +1,7 @@
 use crate::balance::Lease;
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
+use crate::messages::{End, Offer};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub enum Side {
     },
     /// One end of a tunnel that comes from another process.
     Arriving(Arriving),
+    /// One end of a pair whose messages pass.
+    Pair(Box<End>),
 }
 
 /// One end of a tunnel that has arrived, before it knows the other.
@@ -70,6 +73,8 @@ pub struct Exchange {
     pub(super) host: HostSent,
     pub(super) framing: Framing,
     pub(super) upgrade: Option<HeaderValue>,
+    /// The client's opening handshake, if messages pass instead of bytes.
+    pub(super) offer: Option<Box<Offer>>,
     /// Whether the client waits for `100 Continue`.
     pub(super) expects: bool,
     pub(super) edits: Edits,

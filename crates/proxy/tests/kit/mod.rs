@@ -1,6 +1,8 @@
 //! Proxies, servers that follow a script, and clients, all between real sockets.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+pub(crate) mod wire;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -58,8 +60,18 @@ pub(crate) fn parsed(text: &str) -> Live {
 
 /// A proxy with a plan that the test sees.
 pub(crate) fn start(live: Live) -> ServerHandle {
-    let server = Server::plain().config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
+    start_with(raw_config(), live)
+}
+
+/// A proxy with a configuration of the loop.
+pub(crate) fn start_with(config: Config, live: Live) -> ServerHandle {
+    let server = Server::plain().config(config).listen("127.0.0.1:0".parse().unwrap());
     server.start(move |_| Edge::new(live.clone())).unwrap()
+}
+
+/// The configuration with one route, whose messages pass by these keys.
+pub(crate) fn messages(server: &str, keys: &str) -> String {
+    format!("[[route]]\nto = \"app\"\nmessages = {{ {keys} }}\n[backend.app]\nservers = [{server:?}]\n")
 }
 
 /// A server that runs `serve` for each connection, on a thread of its own. Returns its address, and counts connections.

@@ -1,0 +1,105 @@
+//! Pairs whose messages pass: the ends of two WebSockets in one loop.
+
+use super::answer::put;
+use super::peer::MOST_WAITING;
+use super::side::{Exchange, Side};
+use crate::forward::head::write_switching;
+use crate::messages::{End, Party, Slower, told};
+use std::mem::take;
+use tautline::http::{Response, StatusCode};
+use tautline::layers::engine::Raw;
+use tautline::{Cause, CloseCode, Closed, Conn, ConnId, Delivery, Message, Outgoing};
+
+/// Bytes of a message from which the whole of it may wait although the kernel was not slow before.
+const LARGE: usize = MOST_WAITING / 4;
+
+/// The server has accepted a WebSocket: makes one of both connections. The bytes behind its head are frames.
+///
+/// # Errors
+/// The server broke a rule, in words. Its client has got nothing yet.
+pub(super) fn join(
+    raw: &mut Raw<'_, Side>,
+    client: ConnId,
+    exchange: &mut Exchange,
+    response: &Response<()>,
+) -> Result<(), &'static str> {
+    let Some(offer) = exchange.offer.take() else { return Err("it was not asked for an upgrade") };
+    let mut response = response.clone();
+    let (of_client, of_server) = offer.answer(&mut response)?;
+    exchange.edits.apply(response.headers_mut());
+    let mut head = Vec::new();
+    write_switching(&response, &mut head);
+    let lease = exchange.lease.take();
+    if let Some(lease) = &lease {
+        lease.succeeded();
+    }
+    let (client_end, server_end) = End::pair(&offer.messages, client, raw.id(), exchange.source, lease);
+    let mut others = raw.others();
+    let _ = others.write(client, &head);
+    others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
+    put(&mut others, client, Side::Pair(client_end));
+    let is_open = others.open(client, &of_client);
+    *raw.state() = Side::Pair(server_end);
+    if is_open {
+        raw.open(of_server);
+    } else {
+        // The client has ended its direction, so it closes nothing, and hears nothing.
+        raw.others().end(client);
+        raw.reset();
+    }
+    Ok(())
+}
+
+/// Passes a message to the other side.
+#[inline]
+pub(super) fn pass(conn: &mut Conn<'_, Side>, message: Message<'_>) {
+    let shard = conn.id().shard();
+    let Side::Pair(end) = conn.state() else { return };
+    let len = message.data().len();
+    if let Err(excess) = end.take(shard, len) {
+        let partner = end.partner;
+        end.messages.counts.add_excess(excess);
+        conn.close(CloseCode::POLICY, excess.reason());
+        return conn.others().close(partner, CloseCode::GOING_AWAY, "the client sent too many messages");
+    }
+    let (partner, policy, slower) = (end.partner, end.policy, end.slower);
+    let mut others = conn.others();
+    let waits = match others.send(partner, Outgoing::from(&message).with_policy(policy)) {
+        Delivery::Queued(waits) => waits,
+        Delivery::Sent if len >= LARGE => others.buffered(partner).unwrap_or(0),
+        _ => return,
+    };
+    if waits > MOST_WAITING && slower == Slower::Pauses {
+        others.notify_drain(partner);
+        conn.pause(true);
+    }
+}
+
+/// All has left for this side, so the other one is read again.
+pub(super) fn drained(conn: &mut Conn<'_, Side>) {
+    if let Side::Pair(end) = conn.state() {
+        let partner = end.partner;
+        conn.others().pause(partner, false);
+    }
+}
+
+/// Messages to a slow client were dropped.
+pub(super) fn dropped(conn: &mut Conn<'_, Side>, count: u32) {
+    if let Side::Pair(end) = conn.state() {
+        end.messages.counts.add_dropped(count);
+    }
+}
+
+/// One side has ended: closes the other one.
+pub(super) fn ended(conn: &mut Conn<'_, Side>, closed: &Closed) {
+    let Side::Pair(end) = take(conn.state()) else { return };
+    match &closed.cause {
+        Cause::WebSocket(error) if error.close_code() == CloseCode::MESSAGE_TOO_BIG => {
+            end.messages.counts.add_too_large();
+        }
+        Cause::SlowConsumer if end.side == Party::Client => end.messages.counts.add_slow(),
+        _ => {}
+    }
+    let (code, reason) = told(closed, end.side);
+    conn.others().close(end.partner, code, reason);
+}
