@@ -96,7 +96,7 @@ impl ProxyArguments {
         Ok(server)
     }
 
-    /// Refuses options about messages, which a tunnel passes on as they are.
+    /// Refuses options about messages, which servers or routes decide.
     fn refuse_idle_options(&self) -> Result<(), Failure> {
         let loops = &self.loops;
         let given = [
@@ -109,8 +109,11 @@ impl ProxyArguments {
         match given.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
             Some((_, "--origin")) => Err(Failure::usage("--origin: write `origins` into a route of the configuration")),
+            Some((_, option @ ("--max-message" | "--deflate"))) => {
+                Err(Failure::usage(format!("{option}: write `messages` into a route of the configuration")))
+            }
             Some((_, option)) => Err(Failure::usage(format!(
-                "{option}: a proxy passes messages on as they are, so this is the servers' part: leave it out"
+                "{option}: this is the servers' part, since a proxy passes on what they say: leave it out"
             ))),
         }
     }
