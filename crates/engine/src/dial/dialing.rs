@@ -72,8 +72,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Begins an attempt to connect, with the resolver if the host is a name.
     fn attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
         self.core.report_redial(id);
+        let usual = self.core.shared.config.deadlines.connect;
         let Some(dial) = self.core.dials.get_mut(&id) else { return };
-        let end = self.core.shared.now + millis(self.core.shared.config.deadlines.connect);
+        let longest = dial.target.connect.unwrap_or(usual);
+        let end = self.core.shared.now + millis(longest);
         dial.state = State::Resolving(end);
         dial.steps = Steps::begin(self.core.clock.elapsed());
         let target = dial.target.clone();
@@ -108,7 +110,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let (host, port) = target.first_hop();
         // The timer is needed since the resolver's threads may be busy with other names past the deadline.
         self.core.dial_timers.push(Reverse((end, id)));
-        let until = Instant::now().checked_add(self.core.shared.config.deadlines.connect);
+        let until = Instant::now().checked_add(longest);
         if let Some(own) = &target.resolver {
             let Some(lookup) =
                 resolver::lookup(id, (host, port), until, self.core.shared.remote.clone(), &self.lookups)
@@ -152,9 +154,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     }
 
     fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>) {
-        let now = self.core.shared.now;
+        let (now, usual) = (self.core.shared.now, self.core.shared.config.deadlines.connect);
         let Some(dial) = self.core.dials.get_mut(&id) else { return };
-        dial.state = State::Racing(Race::new(addresses, now, now + millis(self.core.shared.config.deadlines.connect)));
+        let longest = dial.target.connect.unwrap_or(usual);
+        dial.state = State::Racing(Race::new(addresses, now, now + millis(longest)));
         self.next_attempt(driver, id);
     }
 
@@ -237,6 +240,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         };
         self.put_link(link);
         self.visit(driver, token, |core, _, link| {
+            if let Some(longest) = target.connect {
+                link.clock.phase_end = core.shared.now + millis(longest);
+                core.schedule(link);
+            }
             let begun = match &target.proxy {
                 Some(proxy) => match target.tunnel(proxy.clone(), link.wire.buf(&mut core.shared.pool)) {
                     Ok(tunnel) => {
@@ -286,7 +293,8 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     }
                 }
                 State::Resolving(end) if *end <= now => {
-                    let (host, longest) = (dial.target.first_hop().0, self.core.shared.config.deadlines.connect);
+                    let usual = self.core.shared.config.deadlines.connect;
+                    let (host, longest) = (dial.target.first_hop().0, dial.target.connect.unwrap_or(usual));
                     let error = format!("{host} was not resolved within {longest:?}: is its name server reachable?");
                     self.core.fail_dial(id, ConnectError::Resolve(error));
                 }

@@ -66,6 +66,9 @@ pub struct Target {
     /// Time without a message after which this connection is closed, instead of [`silence`](crate::Deadlines::silence) of all.
     /// Feeds of one loop differ in how long they may say nothing.
     pub silence: Option<Duration>,
+    /// Time to resolve the name, again to connect to one of its addresses, and again for the handshake, instead of
+    /// [`connect`](crate::Deadlines::connect) and [`handshake`](crate::Deadlines::handshake) of all.
+    pub connect: Option<Duration>,
     /// Whether the connection is raw: set by [`Target::raw`].
     pub(crate) raw: bool,
 }
@@ -166,6 +169,7 @@ impl Target {
             proxy: None,
             reconnect: None,
             silence: None,
+            connect: None,
             raw: false,
         })
     }
@@ -218,6 +222,13 @@ impl Target {
     #[must_use]
     pub const fn with_silence(mut self, silence: Duration) -> Self {
         self.silence = Some(silence);
+        self
+    }
+
+    /// Sets the time for each step of connecting.
+    #[must_use]
+    pub const fn with_connect(mut self, connect: Duration) -> Self {
+        self.connect = Some(connect);
         self
     }
 

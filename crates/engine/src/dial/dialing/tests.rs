@@ -371,3 +371,19 @@ fn a_driver_without_a_choice_of_the_source_says_so() {
     let [failure] = &shard.handler().failures[..] else { panic!("one failure") };
     assert!(failure.contains("the driver fake cannot choose"), "{failure}");
 }
+
+/// A target's own time to connect is neither cut to that of all nor lengthened by it.
+#[test]
+fn a_target_has_its_own_time_to_connect() {
+    for (own, usual) in [(LONG, Duration::from_millis(1)), (Duration::from_secs(2), LONG)] {
+        let (mut bench, kept, target) = resolved_by_test();
+        let mut config = Config::default();
+        config.deadlines.connect = usual;
+        bench.shard = Shard::new(0, Arc::new(config), plain::Engine, bench.kernel.clone(), App::default()).unwrap();
+        let before = Instant::now();
+        bench.shard.connect(Arc::new(target.with_connect(own)));
+        bench.turn();
+        let deadline = kept.take().deadline().unwrap();
+        assert!(deadline >= before + own && deadline <= Instant::now() + own, "{own:?}");
+    }
+}
