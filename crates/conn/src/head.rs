@@ -1,6 +1,7 @@
 //! Requests that a server reads.
 
 use crate::config::Deadlines;
+use crate::notes::Notes;
 use crate::tick::{Tick, millis};
 use tautline_buf::Buf;
 use tautline_ws::handshake::{self, BodyReader, HandshakeError, HeadLimits, HeadReader};
@@ -20,6 +21,10 @@ pub struct Head {
     pub http_end: Option<Tick>,
     /// A request whose body is being read.
     pub body: Option<Box<Body>>,
+    /// The end of the peer's direction, if it came behind bytes that are held back: whether close_notify came before it.
+    pub late: Option<bool>,
+    /// The application's part of the entry in the access log.
+    pub notes: Notes,
 }
 
 /// A request whose body is not whole.
@@ -57,7 +62,15 @@ impl Head {
     /// Nothing was read.
     #[must_use]
     pub fn new(limits: HeadLimits) -> Self {
-        Self { bytes: Buf::new(), reader: HeadReader::new(limits), answered: false, http_end: None, body: None }
+        Self {
+            bytes: Buf::new(),
+            reader: HeadReader::new(limits),
+            answered: false,
+            http_end: None,
+            body: None,
+            late: None,
+            notes: Notes::default(),
+        }
     }
 
     /// Reads the next part of a request. Returns it, and the bytes of `plain` that belonged to it.
@@ -113,7 +126,7 @@ impl Head {
     /// Its memory, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.body.as_ref().map_or(0, |body| body.reader.memory())
+        self.bytes.capacity() + self.notes.memory() + self.body.as_ref().map_or(0, |body| body.reader.memory())
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`config`], [`due`] | the deadlines, and which of them is next |
 //! | [`closed`], [`verdict`] | how a connection ends, and what its peer is told |
 //! | [`keys`] | mask keys and nonces |
+//! | [`notes`] | what an application adds to an entry of the access log |
 //! | [`sized`] | the memory that collections take |
 //!
 //! Times are numbers of the caller ([`tick::Tick`]), and randomness follows from a seed of the caller.
@@ -33,6 +34,7 @@ pub mod front;
 pub mod head;
 pub mod keys;
 pub mod message;
+pub mod notes;
 pub mod outbound;
 pub mod phase;
 pub mod prefixes;

@@ -119,6 +119,7 @@ pub use tautline_conn::config::{Deadlines, SlowConsumer};
 pub use tautline_conn::forwarded::ForwardedHeader;
 pub use tautline_conn::front::{Front, Via};
 pub use tautline_conn::message::{Delivery, Outgoing};
+pub use tautline_conn::notes::{Note, Notes};
 pub use tautline_conn::prefixes::{Prefix, Prefixes};
 pub use tautline_conn::proxy::{Proxy, ProxyKind, Tunnel};
 pub use tautline_conn::proxy_header::{self, ProxyHeader, ProxyHeaderError, ProxyTls};

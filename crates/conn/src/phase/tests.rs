@@ -7,7 +7,7 @@ use Event::{
 };
 use std::num::NonZeroU64;
 use tautline_buf::Buf;
-use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options};
+use tautline_ws::handshake::{HeadLimits, Opening, Options};
 
 type Phase = super::Phase<(), ()>;
 
@@ -76,10 +76,7 @@ const TABLE: &str = "
 
 fn state(name: &str) -> Phase {
     let opening = || Opening::new(&"ws://localhost/".parse().unwrap(), [0; 16], &Options::default()).unwrap();
-    let head = || {
-        let reader = HeadReader::new(HeadLimits::default());
-        Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None, body: None })
-    };
+    let head = || Box::new(Head::new(HeadLimits::default()));
     match name {
         "proxy" => {
             let proxy: Proxy = "http://localhost:1".parse().unwrap();

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_conn::closed::Closed;
+use tautline_conn::notes::Notes;
 use tautline_io::Address;
 
 /// Takes the entries of a server's access log ([`Config::access_log`](crate::Config::access_log)). Clones are the same one.
@@ -58,6 +59,8 @@ pub struct Access<'a> {
     pub conn: ConnId,
     /// The client's address.
     pub peer: &'a Address,
+    /// The peer of the socket, if it is a proxy that named the client.
+    pub direct: Option<&'a Address>,
     /// The method. `None` if the head of the request could not be read.
     pub method: Option<&'a Method>,
     /// The path without the query, which often holds tokens. `None` if the head of the request could not be read.
@@ -76,6 +79,8 @@ pub struct Access<'a> {
     pub traffic: Traffic,
     /// Version of TLS; `None` without TLS.
     pub tls_version: Option<tautline_tls::ProtocolVersion>,
+    /// The application's notes about the request ([`Raw::note`](crate::Raw::note)).
+    pub notes: &'a Notes,
 }
 
 /// Messages of a connection, and its bytes on the wire: with TLS, the handshake and frames, and without TCP.

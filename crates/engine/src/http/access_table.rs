@@ -7,6 +7,7 @@ use http::header::USER_AGENT;
 use http::{Method, Request, StatusCode};
 use tautline_buf::fields::{put, take, take_array, take_u64};
 use tautline_conn::closed::Closed;
+use tautline_conn::notes::Notes;
 use tautline_io::Token;
 
 /// Most bytes of a method, a path or the name of a program that are kept.
@@ -32,6 +33,7 @@ pub(crate) struct Record {
     pub(crate) is_cut: bool,
     pub(crate) closed: Option<Closed>,
     pub(crate) traffic: Traffic,
+    pub(crate) notes: Notes,
 }
 
 /// A request, as far as it is logged.
@@ -69,7 +71,7 @@ impl Record {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Self>() + self.asked.as_ref().map_or(0, Asked::len)
+        size_of::<Self>() + self.notes.memory() + self.asked.as_ref().map_or(0, Asked::len)
     }
 
     /// Whether there is something to log.

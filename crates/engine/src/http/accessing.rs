@@ -13,7 +13,9 @@ use crate::turn::shared::Shared;
 use http::{Request, StatusCode};
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed};
-use tautline_io::Token;
+use tautline_conn::front::Via;
+use tautline_conn::notes::Notes;
+use tautline_io::{Address, Token};
 use tautline_tls::Session;
 use tautline_ws::CloseCode;
 
@@ -72,6 +74,13 @@ impl Accessing {
         }
     }
 
+    /// The application's notes about the request.
+    pub(crate) fn note_notes<S: Session, T>(&mut self, link: &Link<S, T>, notes: Notes, shared: &Shared) {
+        if let Some(record) = self.record(link, shared) {
+            record.notes = notes;
+        }
+    }
+
     /// A response is cut off.
     pub(crate) fn note_cut<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
         if let Some(record) = self.record(link, shared) {
@@ -121,10 +130,11 @@ impl Accessing {
         let Some(table) = &mut self.table else { return };
         let Some(record) = table.take(link.token) else { return };
         if link.info.dial.is_none() {
-            let Record { asked, began, ended, status, is_cut, closed, traffic } = &*record;
+            let Record { asked, began, ended, status, is_cut, closed, traffic, notes } = &*record;
             (table.log.0)(&Access {
                 conn: ConnId { shard, token: link.token },
                 peer: &link.info.peer,
+                direct: direct_of(link),
                 method: asked.as_ref().map(|asked| &asked.method),
                 path: asked.as_ref().map(|asked| &*asked.path),
                 user_agent: asked.as_ref().and_then(|asked| asked.user_agent.as_deref()),
@@ -134,10 +144,17 @@ impl Accessing {
                 duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began)),
                 traffic: *traffic,
                 tls_version: link.session.tls_info().version,
+                notes,
             });
         }
         let _ = self.record(link, shared);
     }
+}
+
+/// The peer of the socket, if it named another client.
+pub(crate) fn direct_of<S, T>(link: &Link<S, T>) -> Option<&Address> {
+    let direct = link.cold.as_ref().and_then(|cold| cold.via()).map(|Via { direct, .. }| direct);
+    direct.filter(|direct| **direct != link.info.peer)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Lists of a shard's connections: what they hold, and what they asked for.
 
 use crate::handler::Handler;
-use crate::http::accessing::Accessing;
+use crate::http::accessing::{Accessing, direct_of};
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
@@ -79,6 +79,7 @@ impl<S: Session, T> Scales<'_, S, T> {
         Weight {
             conn: ConnId { shard: self.shared.shard, token: link.token },
             peer: link.info.peer.clone(),
+            direct: direct_of(link).cloned(),
             state: state(&link.phase),
             path: asked.map(|(_, asked)| asked.path.clone()),
             user_agent: asked.and_then(|(_, asked)| asked.user_agent.clone()),

@@ -41,6 +41,8 @@ pub struct Weight {
     pub conn: ConnId,
     /// The peer's address.
     pub peer: Address,
+    /// The peer of the socket, if it is a proxy that named the client.
+    pub direct: Option<Address>,
     /// `handshake`, `http`, `open` or `closing`.
     pub state: &'static str,
     /// The path of its request without the query. This and the next three need [`Config::access_log`](crate::Config::access_log).

@@ -11,6 +11,7 @@ use http::StatusCode;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use tautline_conn::message::{Delivery, Outgoing};
+use tautline_conn::notes::Notes;
 use tautline_io::Driver;
 use tautline_ws::CloseCode;
 
@@ -102,6 +103,17 @@ impl<T> Raw<'_, T> {
     pub fn open(&mut self, terms: Terms) {
         wish(self.conn.transport.phase, Wish::Open);
         self.conn.outlet.shared.joining.terms = Some(Box::new(terms));
+    }
+
+    /// Changes what the access log says of the present request of a client. Nothing is called without a log.
+    pub fn note(&mut self, change: impl FnOnce(&mut Notes)) {
+        note(self.conn.transport.phase, self.conn.outlet.shared, change);
+    }
+
+    /// Milliseconds from the begin of the loop to this turn, for which the clock was read.
+    #[must_use]
+    pub const fn turn_millis(&self) -> u64 {
+        self.conn.outlet.shared.now
     }
 }
 
@@ -222,6 +234,13 @@ impl<T> Others<'_, T> {
         });
     }
 
+    /// Changes what the access log says of a request, as [`Raw::note`] does.
+    pub fn note(&mut self, to: ConnId, change: impl FnOnce(&mut Notes)) {
+        if let Some((parts, _, shared)) = self.parts(to) {
+            note(parts.phase, shared, change);
+        }
+    }
+
     /// Stops or resumes reading, as [`Conn::pause`] does.
     pub fn pause(&mut self, to: ConnId, pause: bool) {
         self.with(to, |parts| *parts.paused = pause);
@@ -306,5 +325,14 @@ const fn wish(phase: &mut Phase, wish: Wish) {
 const fn note_status(phase: &mut Phase, status: StatusCode) {
     if let Phase::Raw(raw) = phase {
         raw.status = Some(status);
+    }
+}
+
+fn note(phase: &mut Phase, shared: &Shared, change: impl FnOnce(&mut Notes)) {
+    if let Phase::Raw(raw) = phase
+        && let Some(head) = &mut raw.head
+        && shared.config.access_log.is_some()
+    {
+        change(&mut head.notes);
     }
 }

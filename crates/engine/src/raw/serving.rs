@@ -18,7 +18,7 @@ use http::StatusCode;
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed, ConnectError};
 use tautline_conn::tick::millis;
-use tautline_io::Driver;
+use tautline_io::{Driver, End};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
@@ -50,7 +50,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.admission.end_handshake(link, &before, &self.shared);
         let Phase::Request(head) = before else { return false };
         let is_http = head.http_end.is_some();
-        link.phase = Phase::Raw(RawPhase::new(Some(head)));
+        link.phase = Phase::Raw(RawPhase { late: head.late, ..RawPhase::new(Some(head)) });
         self.shared.visit.spend(REQUEST);
         let (tls, peer) = (link.session.tls_info(), link.info.peer.clone());
         let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
@@ -152,13 +152,23 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.report_raw(driver, link, RawEvent::Finished { whole });
     }
 
-    /// Reports the end of the peer's direction, if it waited for bytes that are not held back any more.
+    /// Reports the end of the peer's direction, if it waited for bytes that are not held back any more. A client that reads requests
+    /// sends no further one.
     pub(crate) fn report_late_end(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if link.carry.is_empty()
-            && let Phase::Raw(RawPhase { late, .. }) = &mut link.phase
-            && let Some(whole) = late.take()
-        {
-            self.raw_finished(Some(&mut *driver), link, whole);
+        if !link.carry.is_empty() {
+            return;
+        }
+        let late = match &mut link.phase {
+            Phase::Raw(RawPhase { late, .. }) => late.take(),
+            Phase::Request(head) => head.late.take(),
+            _ => None,
+        };
+        if let Some(whole) = late {
+            if link.phase.is_raw() {
+                self.raw_finished(Some(&mut *driver), link, whole);
+            } else {
+                self.peer_ended(link, End::Finished, whole);
+            }
             link.flush(driver, &mut self.shared);
         }
     }
@@ -167,11 +177,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn grant(&mut self, link: &mut Link<E::Session, H::State>) {
         note_begun(self, link);
         let Phase::Raw(raw) = &mut link.phase else { return };
-        let (wish, ends, is_ending) = (raw.wish, raw.ends, raw.late.is_some());
+        let (wish, ends) = (raw.wish, raw.ends);
         raw.wish = Wish::Stay;
         // Wishes of another connection's event set it, too.
         link.held = !link.carry.is_empty();
-        let may_go_on = ends.ours == Finish::AfterPeer && !ends.peer_finished && self.drain_end.is_none() && !is_ending;
+        // Requests that wait before the end of the client's direction are answered.
+        let may_go_on = ends.ours == Finish::AfterPeer && !ends.peer_finished && self.drain_end.is_none();
         match wish {
             Wish::Stay => {}
             Wish::Reset => self.end(link, Phase::Gone { reset: true }, Cause::Local),
@@ -194,6 +205,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let Some(mut head) = raw.head.take() else {
             return self.end(link, Phase::finishing(false), Cause::Local);
         };
+        head.late = raw.late;
+        self.access.note_notes(link, std::mem::take(&mut head.notes), &self.shared);
+        let Phase::Raw(raw) = &mut link.phase else { return };
         if let Some(status) = raw.status.take() {
             self.access.note_answer(link, status, &self.shared);
         }
@@ -211,6 +225,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
         if raw.carries {
             return;
+        }
+        if let Some(head) = &raw.head {
+            self.access.note_notes(link, head.notes.clone(), &self.shared);
         }
         if let Some(status) = raw.status
             && raw.head.is_some()

@@ -150,6 +150,7 @@ pub(super) fn connection(weight: &Weight) -> Value {
     json!({
         "id": conn.to_string(),
         "peer": peer.to_string(),
+        "direct": weight.direct.as_ref().map(ToString::to_string),
         "state": state,
         "path": weight.path,
         "user_agent": weight.user_agent,
