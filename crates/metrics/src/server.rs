@@ -77,7 +77,10 @@ fn handshakes(counters: &Counters, outcomes: &Outcomes, families: &mut Families<
         ("other", counters.handshakes_failed.saturating_sub(refused + evicted)),
     ];
     let help = "Opening handshakes that failed: refused because too many waited or for the page's origin, evicted by newer ones, or else";
-    families.counters("handshakes_failed", help, "reason", reasons)
+    families.counters("handshakes_failed", help, "reason", reasons)?;
+    let help =
+        "Connections refused for their header of the PROXY protocol: a wrong one, none, or a peer that may send none";
+    families.counter("proxy_headers_refused", help, counters.proxy_headers_refused)
 }
 
 fn messages(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error> {

@@ -32,7 +32,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[cold]
     pub(crate) fn refuse_peer(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) {
         self.shared.counters.handshakes_failed.add(1);
-        self.shared.log_peer(Level::Info, peer, format_args!("{REFUSED}"));
+        self.shared.counters.proxy_headers_refused.add(1);
+        self.shared.log_peer(Level::Warn, peer, format_args!("{REFUSED}"));
         driver.close(token, true);
     }
 
@@ -52,7 +53,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             Err(error) => {
                 self.shared.counters.handshakes_failed.add(1);
-                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("refused: it sent {error}"));
+                self.shared.counters.proxy_headers_refused.add(1);
+                self.shared.log_peer(Level::Warn, &link.info.peer, format_args!("refused: it sent {error}"));
                 self.end(link, Phase::Gone { reset: true }, Cause::Finished);
                 None
             }

@@ -62,12 +62,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 false
             }
             (_, cause) => {
-                let what = if matches!(link.phase, Phase::ProxyHeader) {
-                    "no whole header of the PROXY protocol came"
+                let (level, what) = if matches!(link.phase, Phase::ProxyHeader) {
+                    self.shared.counters.proxy_headers_refused.add(1);
+                    (Level::Warn, "no whole header of the PROXY protocol came")
                 } else {
-                    "handshake failed"
+                    (Level::Info, "handshake failed")
                 };
-                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{what}: {cause:#}{limit}"));
+                self.shared.log_peer(level, &link.info.peer, format_args!("{what}: {cause:#}{limit}"));
                 true
             }
         };

@@ -114,6 +114,9 @@ counters! {
     carriers,
     /// Of these, connections that were ended since the peer broke HTTP/2, or met a limit of it.
     carriers_failed,
+    /// Failed handshakes of peers that may send no header of the PROXY protocol though one is needed, and of proxies with a wrong one
+    /// or none.
+    proxy_headers_refused,
     /// Seals of large messages for which the loop asked other threads for help.
     seals_offloaded,
     /// Offloaded seals that another thread joined.

@@ -215,6 +215,7 @@ fn peers_that_are_not_listed_are_refused_or_served_plainly() {
     let mut bench = Bench::new(others.clone(), |_| {});
     let lines = log_lines(Info, || bench.push(Event::Accept));
     assert!(bench.is_reset(0) && bench.is_empty());
+    assert_eq!(bench.shard.counters().proxy_headers_refused, 1);
     assert!(has(&lines, "127.0.0.1:1: refused: it is not among the proxies"), "{lines:?}");
     others.others_without_header = true;
     let mut bench = Bench::new(others, |_| {});
@@ -244,6 +245,7 @@ fn a_header_has_the_deadline_of_the_handshake() {
     let line = "127.0.0.1:1: no whole header of the PROXY protocol came: the peer missed the handshake deadline";
     assert!(has(&lines, line), "{lines:?}");
     assert_eq!((bench.shard.counters().missed_handshake, bench.shard.counters().handshakes_failed), (1, 1));
+    assert_eq!(bench.shard.counters().proxy_headers_refused, 1);
     assert!(bench.is_empty());
 }
 
