@@ -82,6 +82,8 @@ impl Reader<'_> {
             listen: file.listen.iter().map(|text| text.get_ref().clone()).collect(),
             certificates,
             plain,
+            request_id: file.request_id.unwrap_or(true),
+            traceparent: file.traceparent.unwrap_or(false),
             ..Plan::default()
         };
         if let Some(plain) = file.plain.filter(|plain| *plain.get_ref() && !plan.certificates.is_empty()) {
@@ -111,6 +113,7 @@ impl Reader<'_> {
                 finder,
             );
         }
+        plan.count_on(self.before);
         for route in &plan.routes {
             if let crate::plan::Action::Forward(forward) = &route.action {
                 used.get_mut(forward.backend).into_iter().for_each(|used| *used = true);

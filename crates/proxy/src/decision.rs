@@ -17,8 +17,8 @@ pub enum Decision<'p> {
         /// The target of the request for the server.
         target: String,
     },
-    /// Answer it.
-    Answer(Response<Vec<u8>>),
+    /// Answer it, by this route if there is one.
+    Answer(Option<&'p Route>, Response<Vec<u8>>),
 }
 
 impl Plan {
@@ -28,20 +28,23 @@ impl Plan {
         let head = request.http;
         // TRACE would show a client the fields that the proxy sets.
         if matches!(*head.method(), Method::CONNECT | Method::TRACE) {
-            return Decision::Answer(self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
+            return Decision::Answer(None, self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
         }
         let target = head.uri().path_and_query().map_or("/", |target| target.as_str());
         let (route, path) = match self.route(authority(head), target, source(request.peer)) {
             Ok(found) => found,
             Err(error) => {
                 let why = if let NoRoute::BadRequest(why) = error { why } else { "" };
-                return Decision::Answer(self.status(error.status(), why));
+                return Decision::Answer(None, self.status(error.status(), why));
             }
         };
         match &route.action {
             Action::Forward(forward) => {
                 if request.is_upgrade && route.origins.as_ref().is_some_and(|origins| !origins.allow(head)) {
-                    return Decision::Answer(self.status(StatusCode::FORBIDDEN, "this Origin may not connect"));
+                    return Decision::Answer(
+                        Some(route),
+                        self.status(StatusCode::FORBIDDEN, "this Origin may not connect"),
+                    );
                 }
                 let target = target_for(route, forward, &path);
                 Decision::Forward { route, forward, target }
@@ -50,15 +53,15 @@ impl Plan {
                 let mut response = self.status(*status, "");
                 match HeaderValue::try_from(Action::location(to, &path)) {
                     Ok(location) => _ = response.headers_mut().insert(header::LOCATION, location),
-                    Err(_) => return Decision::Answer(self.status(StatusCode::BAD_REQUEST, "")),
+                    Err(_) => return Decision::Answer(Some(route), self.status(StatusCode::BAD_REQUEST, "")),
                 }
-                Decision::Answer(response)
+                Decision::Answer(Some(route), response)
             }
             Action::Answer(Answer { status, content_type, body }) => {
                 let mut response = Response::new(body.clone());
                 *response.status_mut() = *status;
                 response.headers_mut().insert(header::CONTENT_TYPE, content_type.clone());
-                Decision::Answer(response)
+                Decision::Answer(Some(route), response)
             }
         }
     }
@@ -131,7 +134,7 @@ servers = ["http://127.0.0.1:1"]
         let (head, peer) = (request.body(()).unwrap(), "192.0.2.1:1".parse().unwrap());
         match plan.decide(&Request::new(&head, &peer, &Default::default())) {
             Decision::Forward { target, .. } => Ok(target),
-            Decision::Answer(response) => {
+            Decision::Answer(_, response) => {
                 let location = response.headers().get("location").map(|location| location.to_str().unwrap().to_owned());
                 let (parts, body) = response.into_parts();
                 Err((parts.status.as_u16(), String::from_utf8(body).unwrap(), location.unwrap_or_default()))

@@ -9,26 +9,30 @@
 //! be set.
 
 mod answer;
+mod meter;
 mod moving;
 mod pairs;
 mod peer;
 mod pool;
 mod side;
 
+pub use meter::EndMeter;
 pub use side::{Arriving, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
 use crate::decision::{Decision, proxy_before, source};
 use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
 use crate::forward::{Body, Form, Framing};
+use crate::identity::{Random, identify};
 use crate::live::Live;
 use crate::messages::Offer;
 use crate::plan::{Endpoint, Place};
+use meter::{Meter, note_place, note_request};
 use peer::{MOST_WAITING, Other, Peer};
 use pool::Pool;
 use std::collections::HashMap;
 use std::mem::take;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tautline::http::header::{HeaderValue, RETRY_AFTER, UPGRADE};
 use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
@@ -50,13 +54,14 @@ pub struct Edge {
     pool: Pool,
     /// Clients that wait for a connection to be made.
     pending: HashMap<DialId, ConnId>,
+    random: Random,
 }
 
 impl Edge {
     /// A handler that follows the plan of the moment.
     #[must_use]
     pub fn new(live: Live) -> Self {
-        Self { live, pool: Pool::default(), pending: HashMap::new() }
+        Self { live, pool: Pool::default(), pending: HashMap::new(), random: Random::default() }
     }
 
     /// Chooses a server for a request, and sends it there or begins to connect.
@@ -69,7 +74,9 @@ impl Edge {
         let now = Instant::now();
         let Exchange { backend, headers, source, tried, .. } = &*exchange;
         let lease = backend.choose(headers, *source, tried, now);
-        exchange.lease = Some(lease.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?);
+        let lease = lease.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        exchange.meter.chose(lease.server());
+        exchange.lease = Some(lease);
         (exchange.server, exchange.dial) = (None, None);
         exchange.due = now + exchange.backend.times.connect;
         let head = exchange.head();
@@ -83,22 +90,27 @@ impl Edge {
                 server.reuse(client);
                 others.write(idle, &head);
                 exchange.server = Some(idle);
+                exchange.meter.sent(now);
                 exchange.due = now + exchange.backend.times.head;
                 return Ok(());
             }
         }
         let unusable = |error: String| (StatusCode::BAD_GATEWAY, error);
-        let target = target(&endpoint).map_err(|error| unusable(error.to_string()))?;
+        let target = target(&endpoint, exchange.backend.times.connect).map_err(|error| unusable(error.to_string()))?;
         let dial = others.shard().handle().connect(target).map_err(|error| unusable(error.to_string()))?;
         exchange.dial = Some(dial);
+        exchange.meter.connects(now);
         self.pending.insert(dial, client);
         Ok(())
     }
 
     /// Takes another server after an attempt that failed, or tells the client.
     fn again(&mut self, others: &mut Others<'_, Side>, client: ConnId, mut exchange: Box<Exchange>) {
+        exchange.meter.retried();
         match self.begin(others, client, &mut exchange) {
             Ok(()) => {
+                let server = exchange.lease.as_ref().map(Lease::server);
+                others.note(client, |notes| note_place(notes, &exchange.backend.name, server));
                 let is_sent = exchange.server.is_some();
                 answer::put(others, client, Side::Client(exchange));
                 if is_sent {
@@ -121,10 +133,13 @@ impl Edge {
         let Some(endpoint) = exchange.endpoint().cloned() else { return raw.end() };
         let head = exchange.head();
         let _ = raw.write(&head);
+        let now = Instant::now();
+        let (took, open) = exchange.meter.connected(now);
         exchange.server = Some(id);
-        exchange.due = Instant::now() + exchange.backend.times.head;
-        *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, client)));
+        exchange.due = now + exchange.backend.times.head;
+        *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, client, open)));
         let mut others = raw.others();
+        others.note(client, |notes| notes.set("connect", took));
         answer::put(&mut others, client, Side::Client(exchange));
         others.pause(client, false);
     }
@@ -138,7 +153,12 @@ impl Edge {
             return 0;
         };
         let mut waits = None;
-        match exchange.body.pass(bytes, |piece| waits = raw.others().write(server, piece)) {
+        let Exchange { body, meter, .. } = &mut *exchange;
+        let passed = body.pass(bytes, |piece| {
+            meter.up(piece.len());
+            waits = raw.others().write(server, piece);
+        });
+        match passed {
             Ok(used) => {
                 let times = &exchange.backend.times;
                 exchange.due = Instant::now() + if exchange.body.is_whole() { times.head } else { times.body };
@@ -199,8 +219,12 @@ impl Edge {
                         }
                     };
                 }
-                answer::join(raw, client, exchange, &response);
-                let _ = raw.others().write(client, &bytes[used..]);
+                answer::join(raw, client, exchange, &response, server.open.take());
+                let rest = &bytes[used..];
+                if let Side::Tunnel { meter: Some(meter), .. } = raw.state() {
+                    meter.passed(rest.len());
+                }
+                let _ = raw.others().write(client, rest);
                 return bytes.len();
             }
             if response.status().is_informational() {
@@ -220,7 +244,10 @@ impl Edge {
         let Some(body) = &mut server.body else { return bytes.len() };
         exchange.due = Instant::now() + exchange.backend.times.body;
         let mut waits = None;
-        let passed = body.pass(&bytes[used..], |piece| waits = raw.others().write(client, piece));
+        let passed = body.pass(&bytes[used..], |piece| {
+            exchange.meter.down(piece.len());
+            waits = raw.others().write(client, piece);
+        });
         match passed {
             Ok(more) if body.is_whole() => {
                 server.keeps &= used + more == bytes.len();
@@ -291,9 +318,7 @@ impl Edge {
             exchange.repeats += 1;
             return self.again(&mut others, client, exchange);
         }
-        if let Some(lease) = &exchange.lease {
-            lease.failed(Instant::now());
-        }
+        exchange.server_failed(Instant::now());
         let why = "the server ended the connection without a response";
         fail(&mut Other(&mut others, client), &exchange, StatusCode::BAD_GATEWAY, why);
     }
@@ -342,10 +367,8 @@ impl Edge {
             None => (StatusCode::GATEWAY_TIMEOUT, "the server was not reached in time"),
         };
         // A slow client takes no server out.
-        if status == StatusCode::GATEWAY_TIMEOUT
-            && let Some(lease) = &exchange.lease
-        {
-            lease.failed(now);
+        if status == StatusCode::GATEWAY_TIMEOUT {
+            exchange.server_failed(now);
         }
         self.abandon(raw, exchange);
         fail(raw, exchange, status, why);
@@ -373,18 +396,9 @@ impl Edge {
                 raw.end();
             }
             other @ (Side::Server(_) | Side::Pair(_)) => *raw.state() = other,
-            Side::Tunnel { partner, heard, lease, backend } => {
-                let mut others = raw.others();
-                let back = match others.state(partner) {
-                    Some(Side::Tunnel { heard, .. }) => take(heard),
-                    _ => false,
-                };
-                if !heard && !back {
-                    others.end(partner);
-                    return raw.end();
-                }
-                raw.set_timer(backend.times.tunnel, DEADLINE);
-                *raw.state() = Side::Tunnel { partner, heard: false, lease, backend };
+            tunnel @ Side::Tunnel { .. } => {
+                *raw.state() = tunnel;
+                look_at_tunnel(raw);
             }
         }
     }
@@ -392,7 +406,12 @@ impl Edge {
     fn closed(&mut self, raw: &mut Raw<'_, Side>, cause: &Cause) {
         match take(raw.state()) {
             Side::Nothing | Side::Full | Side::Arriving(_) => {}
-            Side::Client(exchange) => self.abandon(raw, &exchange),
+            Side::Client(exchange) => {
+                if !exchange.is_answered {
+                    exchange.meter.unanswered(None);
+                }
+                self.abandon(raw, &exchange);
+            }
             Side::Server(server) => self.server_ended(raw, *server, false),
             // Both directions have ended, and the other side knows.
             Side::Tunnel { .. } if matches!(cause, Cause::Finished) => {}
@@ -412,7 +431,9 @@ impl Handler for Edge {
         let plan = self.live.plan();
         let (route, forward, target) = match plan.decide(request) {
             Decision::Forward { route, forward, target } => (route, forward, target),
-            Decision::Answer(response) => {
+            Decision::Answer(route, response) => {
+                plan.tallies(route).of(raw.id().shard()).answered(Some(response.status()));
+                raw.note(|notes| notes.set("route", route.map_or("-", |route| route.name.as_str()).into()));
                 answer(raw, &response, Shape::to(request.http));
                 return true;
             }
@@ -421,6 +442,7 @@ impl Handler for Edge {
         let framing = match Framing::of_request(request.http) {
             Ok(framing) => framing,
             Err(flaw) => {
+                plan.tallies(Some(route)).of(raw.id().shard()).answered(Some(StatusCode::BAD_REQUEST));
                 answer(raw, &plan.status(StatusCode::BAD_REQUEST, flaw.text()), Shape { keep_alive: false, ..shape });
                 return true;
             }
@@ -438,6 +460,8 @@ impl Handler for Edge {
         }
         let proxy = proxy_before(request);
         set_forwarded(&mut headers, Client { address: source, proxy, is_secure });
+        let identity = identify(&plan, &mut headers, proxy.is_some(), &mut self.random);
+        raw.note(|notes| note_request(notes, &route.name, &identity));
         let messages = forward.messages.as_ref().filter(|_| request.is_upgrade);
         let offer = match messages.map(|messages| Offer::take(request.http, &mut headers, messages)).transpose() {
             Ok(offer) => offer.map(Box::new),
@@ -448,6 +472,7 @@ impl Handler for Edge {
             }
         };
         forward.request.apply(&mut headers);
+        let now = Instant::now();
         let mut exchange = Box::new(Exchange {
             lease: None,
             tried: Vec::new(),
@@ -470,12 +495,16 @@ impl Handler for Edge {
             keep_alive: shape.keep_alive,
             is_answered: false,
             drains: false,
-            due: Instant::now(),
+            due: now,
+            meter: Meter::new(route.tallies.of(raw.id().shard()), raw.id().shard(), now),
             plan: plan.clone(),
             backend,
         });
         let id = raw.id();
-        match self.begin(&mut raw.others(), id, &mut exchange) {
+        let begun = self.begin(&mut raw.others(), id, &mut exchange);
+        let server = exchange.lease.as_ref().map(Lease::server);
+        raw.note(|notes| note_place(notes, &exchange.backend.name, server));
+        match begun {
             Ok(()) => {
                 raw.set_timer(exchange.backend.times.look(), DEADLINE);
                 *raw.state() = Side::Client(exchange);
@@ -486,9 +515,11 @@ impl Handler for Edge {
     }
 
     fn on_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &mut [u8]) -> usize {
+        let now = raw.turn_millis();
         match raw.state() {
-            Side::Tunnel { partner, heard, .. } => {
-                *heard = true;
+            Side::Tunnel { partner, heard, meter, .. } => {
+                *heard = now;
+                meter.iter().for_each(|meter| meter.passed(bytes.len()));
                 let partner = *partner;
                 let waits = raw.others().write(partner, bytes);
                 bound(raw, partner, waits);
@@ -528,10 +559,8 @@ impl Handler for Edge {
         let is_its = |exchange: &Exchange| exchange.dial == Some(dial);
         let Some(mut exchange) = take_exchange(others, client, is_its) else { return };
         log::warn!("{}: {error}", exchange.backend.name);
-        if let Some(lease) = &exchange.lease {
-            lease.failed(Instant::now());
-            exchange.tried.push(lease.server().number());
-        }
+        exchange.server_failed(Instant::now());
+        exchange.tried.extend(exchange.lease.as_ref().map(|lease| lease.server().number()));
         if exchange.tried.len() < exchange.backend.group.servers().len() {
             return self.again(others, client, exchange);
         }
@@ -613,6 +642,26 @@ fn drained(raw: &mut Raw<'_, Side>) {
     }
 }
 
+/// Ends a tunnel on which nothing has come for its time, or looks again when it has.
+fn look_at_tunnel(raw: &mut Raw<'_, Side>) {
+    let now = raw.turn_millis();
+    let Side::Tunnel { partner, heard, backend, .. } = raw.state() else { return };
+    let (partner, own, longest) = (*partner, *heard, backend.times.tunnel);
+    let mut others = raw.others();
+    let back = match others.state(partner) {
+        Some(Side::Tunnel { heard, .. }) => *heard,
+        _ => 0,
+    };
+    let quiet = Duration::from_millis(now.saturating_sub(own.max(back)));
+    match longest.checked_sub(quiet).filter(|left| !left.is_zero()) {
+        Some(left) => raw.set_timer(left, DEADLINE),
+        None => {
+            others.end(partner);
+            raw.end();
+        }
+    }
+}
+
 /// Pauses the connection of the event if too much waits for another one.
 fn bound(raw: &mut Raw<'_, Side>, other: ConnId, waits: Option<usize>) {
     if waits.is_some_and(|waits| waits > MOST_WAITING) {
@@ -653,6 +702,7 @@ fn fail(client: &mut impl Peer, exchange: &Exchange, status: StatusCode, why: &s
     if exchange.is_answered {
         return client.reset();
     }
+    exchange.meter.unanswered(Some(status));
     let shape = Shape {
         head_only: exchange.method == Method::HEAD,
         keep_alive: exchange.keep_alive && exchange.body.is_whole(),
@@ -666,6 +716,7 @@ fn refuse_tunnel(client: &mut impl Peer, exchange: &Exchange) {
     let why = "the proxy is being replaced: connect again";
     let mut response = exchange.plan.status(StatusCode::SERVICE_UNAVAILABLE, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    exchange.meter.unanswered(Some(response.status()));
     answer(client, &response, Shape::LAST);
 }
 
@@ -681,9 +732,9 @@ const fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE)
 }
 
-fn target(endpoint: &Endpoint) -> Result<Target, ConnectError> {
+fn target(endpoint: &Endpoint, connect: Duration) -> Result<Target, ConnectError> {
     let scheme = if endpoint.tls { "https" } else { "http" };
-    let mut target = Target::raw(&format!("{scheme}://{}", endpoint.authority()))?;
+    let mut target = Target::raw(&format!("{scheme}://{}", endpoint.authority()))?.with_connect(connect);
     if let Place::Unix(path) = &endpoint.place {
         target.address = Some(Address::Unix(path.clone()));
     }

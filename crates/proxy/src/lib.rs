@@ -11,11 +11,13 @@ mod decision;
 pub mod edge;
 pub mod forward;
 pub mod health;
+mod identity;
 mod live;
 pub mod messages;
 pub mod plan;
 mod prefix;
 pub mod route;
+pub mod tally;
 
 pub use decision::Decision;
 pub use live::Live;

@@ -4,6 +4,8 @@ use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
 use crate::messages::Messages;
 use crate::prefix::Prefix;
 use crate::route::{Host, NormalPath, PathPattern, Table};
+use crate::tally::{RouteTally, Tallies};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +41,12 @@ pub struct Plan {
     pub files: Vec<PathBuf>,
     /// Answers in place of the short texts that the proxy itself gives.
     pub pages: Vec<(StatusCode, Vec<u8>)>,
+    /// Whether each request gets an `X-Request-Id`.
+    pub request_id: bool,
+    /// Whether a request without a `traceparent` gets one.
+    pub traceparent: bool,
+    /// The counts of requests without a route.
+    pub(crate) unrouted: Tallies<RouteTally>,
 }
 
 /// One route.
@@ -56,6 +64,8 @@ pub struct Route {
     pub deny: Vec<Prefix>,
     /// Pages that may open WebSockets; `None` for all, since the backend has its own rule.
     pub origins: Option<Origins>,
+    /// Its counts.
+    pub(crate) tallies: Tallies<RouteTally>,
 }
 
 /// The outcome for a request.
@@ -295,6 +305,24 @@ impl Plan {
         let found = self.table.find(host.as_ref(), &path).and_then(|at| self.routes.get(at));
         let route = found.ok_or(NoRoute::NotFound)?;
         if route.allows(source) { Ok((route, path)) } else { Err(NoRoute::Forbidden) }
+    }
+
+    /// The counts of a route, or of requests without one.
+    pub(crate) fn tallies<'p>(&'p self, route: Option<&'p Route>) -> &'p Tallies<RouteTally> {
+        route.map_or(&self.unrouted, |route| &route.tallies)
+    }
+
+    /// Goes on with the counts of the plan before, by the names of routes. Routes with one name share their counts.
+    pub(crate) fn count_on(&mut self, before: Option<&Self>) {
+        let old = before.into_iter().flat_map(|before| &before.routes);
+        let mut known: HashMap<String, Tallies<RouteTally>> =
+            old.map(|route| (route.name.clone(), route.tallies.clone())).collect();
+        for route in &mut self.routes {
+            route.tallies = known.entry(route.name.clone()).or_default().clone();
+        }
+        if let Some(before) = before {
+            self.unrouted = before.unrouted.clone();
+        }
     }
 
     /// The body for an answer of the proxy itself, if the configuration has one.

@@ -168,6 +168,26 @@ fn a_client_that_reads_late_gets_everything() {
     assert!(!is_out(&live));
 }
 
+/// The time counts from the last byte, either way, and not from a look at the tunnel.
+#[test]
+fn a_silent_tunnel_ends_when_its_time_is_up() {
+    let (server, _) = scripted(changing);
+    let proxy = proxy_with(&server, "tunnel-time = \"4s\"\nconnect-time = \"1s\"");
+    let mut client = Client::of(&proxy);
+    client.ask(UPGRADE);
+    assert!(client.head().starts_with("http/1.1 101 "));
+    // Behind a first look.
+    thread::sleep(Duration::from_millis(1500));
+    let sent = Instant::now();
+    client.ask("x");
+    assert_eq!(client.exact(1), "x");
+    let heard = Instant::now();
+    assert_eq!(client.reader.fill_buf().unwrap(), b"", "its end");
+    assert!(sent.elapsed() >= Duration::from_millis(3900), "{:?}", sent.elapsed());
+    // A deadline that is only looked at each four seconds would be up after 6.5.
+    assert!(heard.elapsed() < Duration::from_secs(6), "{:?}", heard.elapsed());
+}
+
 #[test]
 fn idle_connections_and_silent_tunnels_end() {
     let (ended, ends) = channel();

@@ -1,4 +1,5 @@
 use super::key::Key;
+use crate::tally::{ServerTally, Tallies};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ struct State {
     born: Instant,
     /// Whether its active checks fail.
     is_sick: AtomicBool,
+    /// Times that failures took it out.
+    ejections: AtomicU64,
+    tallies: Tallies<ServerTally>,
 }
 
 /// One server of a group.
@@ -54,6 +58,8 @@ impl Server {
             out_until: AtomicU64::new(0),
             born: now,
             is_sick: AtomicBool::new(false),
+            ejections: AtomicU64::new(0),
+            tallies: Tallies::default(),
         };
         let seed = Key::new(name.as_bytes()).hash();
         Self {
@@ -137,6 +143,28 @@ impl Server {
         self.since_born(now) < self.state.out_until.load(Ordering::Relaxed)
     }
 
+    /// Whether it gets nothing new.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Times that failures in a row took it out.
+    #[must_use]
+    pub fn ejections(&self) -> u64 {
+        self.state.ejections.load(Ordering::Relaxed)
+    }
+
+    /// The counts of all loops.
+    pub(crate) fn tallies(&self) -> &Tallies<ServerTally> {
+        &self.state.tallies
+    }
+
+    /// The rule for failures.
+    pub(crate) const fn passive(&self) -> Passive {
+        self.passive
+    }
+
     pub(super) const fn seed(&self) -> u64 {
         self.seed
     }
@@ -194,6 +222,7 @@ impl Lease {
         let until = self.0.since_born(now).saturating_add(u64::try_from(passive.time.as_millis()).unwrap_or(u64::MAX));
         let was_out = self.0.is_out(now);
         state.out_until.fetch_max(until, Ordering::Relaxed);
+        state.ejections.fetch_add(u64::from(!was_out), Ordering::Relaxed);
         !was_out
     }
 }

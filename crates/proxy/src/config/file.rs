@@ -19,6 +19,8 @@ pub(super) struct File {
     pub(super) plain: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) pages: BTreeMap<Text, Spanned<PathBuf>>,
+    pub(super) request_id: Option<bool>,
+    pub(super) traceparent: Option<bool>,
     #[serde(default)]
     pub(super) route: Vec<Spanned<Route>>,
     #[serde(default)]

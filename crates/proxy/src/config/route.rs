@@ -8,6 +8,7 @@ use crate::messages::Messages;
 use crate::plan::{Action, Answer, Edits, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
 use crate::route::{Host, HostPattern, NormalPath, PathPattern};
+use crate::tally::Tallies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tautline::Origins;
@@ -82,7 +83,7 @@ pub(super) fn add(
     {
         *messages = before;
     }
-    plan.routes.push(Route { name, path, action, allow, deny, origins });
+    plan.routes.push(Route { name, path, action, allow, deny, origins, tallies: Tallies::default() });
 }
 
 fn prefixes(list: &[Text], finder: &mut Finder<'_>) -> Vec<Prefix> {

@@ -3,6 +3,8 @@
 use super::{Exchange, ServerSide, Side};
 use crate::forward::head::{remove_hop_by_hop, write_switching};
 use crate::forward::{Body, Flaw, Form, Framing};
+use crate::tally::Present;
+use std::time::Instant;
 use tautline::ConnId;
 use tautline::http::header::SET_COOKIE;
 use tautline::http::{Method, Response, StatusCode, Version};
@@ -47,28 +49,39 @@ pub(super) fn write_head(
         write_response_head(&response, written, Shape { keep_alive: may_follow && !ends, ..shape }, None, &mut out);
     exchange.keep_alive = keep_alive;
     exchange.is_answered = true;
+    let took = exchange.meter.head(response.status(), Instant::now());
     let mut others = raw.others();
+    others.note(client, |notes| notes.set("head", took));
     let _ = others.write(client, out.filled());
     others.note_status(client, response.status());
     Ok(Body::new(framing, if old { Form::Bytes } else { Form::AsIs }))
 }
 
 /// The server has changed the protocol: joins both connections to a tunnel.
-pub(super) fn join(raw: &mut Raw<'_, Side>, client: ConnId, exchange: Box<Exchange>, response: &Response<()>) {
+pub(super) fn join(
+    raw: &mut Raw<'_, Side>,
+    client: ConnId,
+    exchange: Box<Exchange>,
+    response: &Response<()>,
+    open: Option<Present>,
+) {
     let mut head = Vec::new();
     let mut response = response.clone();
     exchange.edits.apply(response.headers_mut());
     write_switching(&response, &mut head);
-    let Exchange { lease, backend, .. } = *exchange;
+    let Exchange { lease, backend, meter, .. } = *exchange;
+    let took = meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());
+    let (of_client, of_server) = meter.tunnel(open);
     if let Some(lease) = &lease {
         lease.succeeded();
     }
-    let own = raw.id();
-    *raw.state() = Side::Tunnel { partner: client, heard: true, lease: None, backend: backend.clone() };
+    let (own, heard) = (raw.id(), raw.turn_millis());
+    *raw.state() = Side::Tunnel { partner: client, heard, lease: None, backend: backend.clone(), meter: of_server };
     let mut others = raw.others();
     let _ = others.write(client, &head);
+    others.note(client, |notes| notes.set("head", took));
     others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
-    put(&mut others, client, Side::Tunnel { partner: own, heard: true, lease, backend });
+    put(&mut others, client, Side::Tunnel { partner: own, heard, lease, backend, meter: of_client });
     // It may have sent messages ahead.
     others.pause(client, false);
 }

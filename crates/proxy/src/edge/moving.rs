@@ -16,8 +16,8 @@ const VERSION: u8 = 1;
 pub(super) fn save(side: &Side, out: &mut Vec<u8>) -> bool {
     match side {
         Side::Nothing => true,
-        Side::Tunnel { heard, lease, backend, .. } => {
-            out.extend([VERSION, u8::from(*heard) | u8::from(lease.is_some()) << 1]);
+        Side::Tunnel { lease, backend, .. } => {
+            out.extend([VERSION, u8::from(lease.is_some())]);
             let tunnel = u64::try_from(backend.times.tunnel.as_millis()).unwrap_or(u64::MAX);
             out.extend(tunnel.to_be_bytes());
             put(backend.name.as_bytes(), out);
@@ -41,13 +41,13 @@ pub(super) fn restore(mut saved: &[u8], plan: &Plan) -> Option<Side> {
     }
     let tunnel = Duration::from_millis(take_u64(rest)?);
     let [name, server] = [str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?];
-    if flags > 3 || !rest.is_empty() {
+    if flags > 1 || !rest.is_empty() {
         return None;
     }
     let backend = plan.backends.iter().find(|backend| backend.name == name).cloned();
     let backend = backend.unwrap_or_else(|| Arc::new(Backend::gone(name, tunnel)));
-    let lease = if flags & 2 == 2 { backend.group.lease_again(server) } else { None };
-    Some(Side::Arriving(Arriving { heard: flags & 1 == 1, lease, backend }))
+    let lease = if flags == 1 { backend.group.lease_again(server) } else { None };
+    Some(Side::Arriving(Arriving { lease, backend }))
 }
 
 #[cfg(test)]
@@ -73,7 +73,8 @@ mod tests {
     fn tunnel(plan: &Plan) -> Side {
         let backend = plan.backends[0].clone();
         let server = backend.group.servers()[0].name().to_owned();
-        Side::Tunnel { partner: nobody(), heard: true, lease: backend.group.lease_again(&server), backend }
+        let lease = backend.group.lease_again(&server);
+        Side::Tunnel { partner: nobody(), heard: 0, lease, backend, meter: None }
     }
 
     fn saved(side: &Side) -> Vec<u8> {
@@ -110,7 +111,7 @@ mod tests {
         let old = plan("app", &format!("{SERVER}\ntunnel-time = \"7s\""));
         let bytes = saved(&tunnel(&old));
         for new in [plan("other", SERVER), plan("app", "servers = [\"http://127.0.0.1:2\"]\ntunnel-time = \"9s\"")] {
-            let Side::Tunnel { lease: None, backend, heard: true, .. } = restored(&bytes, &new) else {
+            let Side::Tunnel { lease: None, backend, .. } = restored(&bytes, &new) else {
                 panic!("a tunnel without a lease")
             };
             let expected = if new.backends[0].name == "app" { 9 } else { 7 };
@@ -132,7 +133,7 @@ mod tests {
             changed[at] = byte;
             changed
         };
-        for bytes in [other(0, 2), other(1, 4), [&bytes[..], &[0]].concat()] {
+        for bytes in [other(0, 2), other(1, 2), [&bytes[..], &[0]].concat()] {
             assert!(restore(&bytes, &plan).is_none());
         }
         assert!(!save(&Side::Full, &mut Vec::new()));

@@ -6,6 +6,7 @@ use super::side::{Exchange, Side};
 use crate::forward::head::write_switching;
 use crate::messages::{End, Party, Slower, told};
 use std::mem::take;
+use std::time::Instant;
 use tautline::http::{Response, StatusCode};
 use tautline::layers::engine::Raw;
 use tautline::{Cause, CloseCode, Closed, Conn, ConnId, Delivery, Message, Outgoing};
@@ -29,6 +30,7 @@ pub(super) fn join(
     exchange.edits.apply(response.headers_mut());
     let mut head = Vec::new();
     write_switching(&response, &mut head);
+    let took = exchange.meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());
     let lease = exchange.lease.take();
     if let Some(lease) = &lease {
         lease.succeeded();
@@ -36,6 +38,7 @@ pub(super) fn join(
     let (client_end, server_end) = End::pair(&offer.messages, client, raw.id(), exchange.source, lease);
     let mut others = raw.others();
     let _ = others.write(client, &head);
+    others.note(client, |notes| notes.set("head", took));
     others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
     put(&mut others, client, Side::Pair(client_end));
     let is_open = others.open(client, &of_client);

@@ -1,8 +1,10 @@
-use crate::balance::Lease;
+use super::meter::{EndMeter, Meter};
+use crate::balance::{Lease, Passive};
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
 use crate::messages::{End, Offer};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
+use crate::tally::Present;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,12 +29,14 @@ pub enum Side {
     Tunnel {
         /// The other end.
         partner: ConnId,
-        /// Whether bytes have come since the last look.
-        heard: bool,
+        /// The loop's time of the last bytes, in milliseconds.
+        heard: u64,
         /// The server's place, kept by the client's end.
         lease: Option<Lease>,
         /// The backend, whose deadline counts.
         backend: Arc<Backend>,
+        /// Counts its bytes.
+        meter: Option<EndMeter>,
     },
     /// One end of a tunnel that comes from another process.
     Arriving(Arriving),
@@ -43,15 +47,15 @@ pub enum Side {
 /// One end of a tunnel that has arrived, before it knows the other.
 #[derive(Debug)]
 pub struct Arriving {
-    pub(super) heard: bool,
     pub(super) lease: Option<Lease>,
     pub(super) backend: Arc<Backend>,
 }
 
 impl Arriving {
     pub(super) fn with(self, partner: ConnId) -> Side {
-        let Self { heard, lease, backend } = self;
-        Side::Tunnel { partner, heard, lease, backend }
+        let Self { lease, backend } = self;
+        // Its silence counts from the begin of this loop.
+        Side::Tunnel { partner, heard: 0, lease, backend, meter: None }
     }
 }
 
@@ -93,6 +97,7 @@ pub struct Exchange {
     /// Whether the process ends soon, so that no tunnel may begin.
     pub(super) drains: bool,
     pub(super) due: Instant,
+    pub(super) meter: Meter,
 }
 
 impl Exchange {
@@ -105,6 +110,18 @@ impl Exchange {
     pub(super) fn goes_on(&mut self) {
         if self.is_answered || !self.body.is_whole() {
             self.due = Instant::now() + self.backend.times.body;
+        }
+    }
+
+    /// No connection was made, or no response came in time.
+    pub(super) fn server_failed(&self, now: Instant) {
+        self.meter.failed();
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.failed(now)) {
+            let Passive { failures, time } = lease.server().passive();
+            let (backend, server) = (&self.backend.name, lease.server().name());
+            log::warn!(
+                "backend {backend:?}: {server} gets no requests for {time:?} after {failures} failures in a row"
+            );
         }
     }
 
@@ -139,10 +156,12 @@ pub struct ServerSide {
     partial: Vec<u8>,
     /// The body of the response, once its head was read.
     pub(super) body: Option<Body>,
+    /// Counts the connection.
+    pub(super) open: Option<Present>,
 }
 
 impl ServerSide {
-    pub(super) fn new(endpoint: Endpoint, client: ConnId) -> Self {
+    pub(super) fn new(endpoint: Endpoint, client: ConnId, open: Option<Present>) -> Self {
         Self {
             endpoint,
             client: Some(client),
@@ -151,6 +170,7 @@ impl ServerSide {
             reader: HeadReader::new(HeadLimits::default()),
             partial: Vec::new(),
             body: None,
+            open,
         }
     }
 

@@ -1,0 +1,146 @@
+use super::count::Spread;
+use super::{CLASSES, RouteTally, ServerTally, Tallies};
+use crate::balance::Server;
+use crate::plan::Plan;
+use std::collections::HashSet;
+use std::time::Instant;
+
+/// The name of what belongs to no route.
+const NO_ROUTE: &str = "-";
+
+/// The counts of all loops for the routes and servers of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The routes, each name once, and requests without a route as `-`.
+    pub routes: Vec<RouteFigures>,
+    /// The backends.
+    pub backends: Vec<BackendFigures>,
+}
+
+/// The figures of a route.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RouteFigures {
+    /// Its name.
+    pub name: String,
+    /// Requests by the class of their status, as in [`CLASSES`].
+    pub statuses: [u64; CLASSES.len()],
+    /// Bytes of bodies and tunnels from clients.
+    pub received: u64,
+    /// Bytes of bodies and tunnels to clients.
+    pub sent: u64,
+}
+
+/// The figures of a backend.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BackendFigures {
+    /// Its name.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<ServerFigures>,
+}
+
+/// The figures of a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerFigures {
+    /// Its address.
+    pub name: String,
+    /// Whether its active checks pass, or it has none.
+    pub is_healthy: bool,
+    /// Whether it is out for a time, after failures in a row.
+    pub is_out: bool,
+    /// Whether it gets nothing new.
+    pub is_drained: bool,
+    /// Attempts to connect that go on.
+    pub connecting: u64,
+    /// Requests that it has, without those that wait for a connection.
+    pub requests: u64,
+    /// Tunnels.
+    pub tunnels: u64,
+    /// Connections that are kept for further requests.
+    pub idle: u64,
+    /// Requests by the class of the server's status, as in [`CLASSES`].
+    pub statuses: [u64; CLASSES.len()],
+    /// Bytes of bodies and tunnels to the server.
+    pub sent: u64,
+    /// Bytes of bodies and tunnels from the server.
+    pub received: u64,
+    /// Requests that were sent again, here or to another server.
+    pub retries: u64,
+    /// Connections that were not made, and responses that did not come.
+    pub failures: u64,
+    /// Times that failures took it out.
+    pub ejections: u64,
+    /// Times from the attempt to the connection.
+    pub connect: Spread,
+    /// Times from the request to the head of the response.
+    pub head: Spread,
+}
+
+impl ServerFigures {
+    /// Whether it gets new requests.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.is_healthy && !self.is_out
+    }
+
+    fn of(server: &Server, now: Instant) -> Self {
+        let mut figures = Self {
+            name: server.name().to_owned(),
+            is_healthy: server.is_healthy(),
+            is_out: server.is_out(now),
+            is_drained: server.is_drained(),
+            ejections: server.ejections(),
+            ..Self::default()
+        };
+        let mut open = 0;
+        server.tallies().each(|tally: &ServerTally| {
+            add(&mut figures.statuses, &tally.statuses.each_ref().map(|count| count.get()));
+            figures.sent += tally.sent.get();
+            figures.received += tally.received.get();
+            figures.connecting += tally.connecting.get();
+            figures.tunnels += tally.tunnels.get();
+            figures.retries += tally.retries.get();
+            figures.failures += tally.failures.get();
+            figures.connect.add(&tally.connect);
+            figures.head.add(&tally.head);
+            open += tally.connections.get();
+        });
+        // The counts are not all of one instant.
+        figures.requests = (server.connections() as u64).saturating_sub(figures.connecting + figures.tunnels);
+        figures.idle = open.saturating_sub(figures.requests + figures.tunnels);
+        figures
+    }
+}
+
+impl RouteFigures {
+    fn of(name: &str, tallies: &Tallies<RouteTally>) -> Self {
+        let mut figures = Self { name: name.to_owned(), ..Self::default() };
+        tallies.each(|tally| {
+            add(&mut figures.statuses, &tally.statuses.each_ref().map(|count| count.get()));
+            figures.received += tally.received.get();
+            figures.sent += tally.sent.get();
+        });
+        figures
+    }
+}
+
+fn add(sums: &mut [u64; CLASSES.len()], more: &[u64; CLASSES.len()]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+impl Figures {
+    /// The counts for this plan.
+    #[must_use]
+    pub fn of(plan: &Plan, now: Instant) -> Self {
+        let mut names = HashSet::from([NO_ROUTE]);
+        let mut routes = vec![RouteFigures::of(NO_ROUTE, &plan.unrouted)];
+        // Routes with one name share their counts.
+        let named = plan.routes.iter().filter(|route| names.insert(route.name.as_str()));
+        routes.extend(named.map(|route| RouteFigures::of(&route.name, &route.tallies)));
+        let backends = plan.backends.iter().map(|backend| {
+            let servers = backend.group.servers().iter().map(|server| ServerFigures::of(server, now)).collect();
+            BackendFigures { name: backend.name.clone(), servers }
+        });
+        Self { routes, backends: backends.collect() }
+    }
+}
