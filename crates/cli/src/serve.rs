@@ -11,9 +11,12 @@ mod broker;
 #[path = "serve/broker_missing.rs"]
 mod broker;
 mod check;
+mod common;
 mod deadlines;
 #[cfg(feature = "proxy")]
 mod front;
+#[cfg(feature = "proxy")]
+mod front_metrics;
 mod gate;
 #[cfg(feature = "harden")]
 mod harden;
@@ -39,9 +42,12 @@ mod venue;
 pub(crate) use self::acme::usual_folder as usual_acme_folder;
 pub(crate) use self::check::{CheckArguments, check};
 #[cfg(feature = "proxy")]
+pub(crate) use self::front::Front;
+#[cfg(feature = "proxy")]
 pub(crate) use self::proxy::ProxyArguments;
-use crate::dashboard::{DashboardArguments, Prepared, show_server};
-use crate::driver::DriverArguments;
+#[cfg(feature = "proxy")]
+use crate::dashboard::FrontTables;
+use crate::dashboard::{MakeTables, Prepared, show_server};
 use crate::failure::Failure;
 use crate::keeper::{self, Sockets, Worker};
 use crate::logging::LogFilter;
@@ -51,14 +57,12 @@ use crate::stages;
 use crate::supervisor::{self, Supervisor};
 use crate::verdict::Teller;
 use access::AccessFile;
-use admin::AdminArguments;
 use broker::BrokerArguments;
+use common::{CommonArguments, LoopArguments, MessageArguments, Preset};
 use deadlines::DeadlineArguments;
 use gate::Gate;
-use listen::{Listen, listen, unix_mode};
-use offload::OffloadArguments;
-use privilege::{Needs, PrivilegeArguments};
-use proxied::ProxiedArguments;
+use listen::Listen;
+use privilege::Needs;
 use reach::Reach;
 use rules::RulesArguments;
 use signal_hook::iterator::{Handle, Signals};
@@ -79,7 +83,6 @@ use tautline::{
 };
 use tautline_lab::{app, loops};
 use tautline_probe::amount;
-use tls::TlsArguments;
 use venue::VenueArguments;
 
 /// Serve WebSockets.
@@ -111,15 +114,11 @@ Examples:
   taut serve --stages --dashboard                 also live figures at https://localhost:8444/
   taut serve --admin localhost:9100               also metrics at http://localhost:9100/metrics")]
 pub(crate) struct Arguments {
-    /// Address to listen at: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all interfaces, or unix:PATH. May be repeated.
-    #[arg(long, value_name = "ADDR", value_parser = listen)]
-    listen: Vec<Listen>,
+    #[command(flatten)]
+    common: CommonArguments,
     /// Also listen at this Unix socket.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Mode of the files of Unix sockets, in octal: 660 lets a proxy of the same group connect. Default: by the process' mask.
-    #[arg(long, value_name = "MODE", value_parser = unix_mode)]
-    unix_mode: Option<u32>,
     /// Application that handles the messages.
     #[arg(long, default_value = "echo")]
     app: App,
@@ -144,102 +143,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
     #[command(flatten)]
-    dashboard: DashboardArguments,
-    #[command(flatten)]
-    admin: AdminArguments,
-    /// Append a line for each HTTP request and each ended WebSocket to this file; `-` is standard output. --log-format chooses
-    /// its form. Queries of paths are left out. SIGHUP opens the file again. With --user that user opens it.
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArguments,
-    #[command(flatten)]
-    loops: LoopArguments,
-    #[command(flatten)]
-    proxied: ProxiedArguments,
+    messages: MessageArguments,
     #[command(flatten)]
     deadlines: DeadlineArguments,
-    #[command(flatten)]
-    privilege: PrivilegeArguments,
-    /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
-    #[arg(long)]
-    core_dumps: bool,
-    /// End when the process that started this one ends.
-    #[arg(long, hide = true)]
-    with_parent: bool,
     /// The front of other servers, in place of the application.
     #[cfg(feature = "proxy")]
     #[arg(skip)]
-    front: Option<front::Front>,
-}
-
-/// Loops and limits.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Loops and limits")]
-struct LoopArguments {
-    #[command(flatten)]
-    driver: DriverArguments,
-    /// Loops, each with a thread and connections of its own; 0 takes one per CPU.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    shards: usize,
-    /// Serve HTTP/2 too, with WebSockets on its streams (RFC 8441). An upgrade of the program drains its connections.
-    #[cfg(feature = "http2")]
-    #[arg(long)]
-    http2: bool,
-    /// Pin each loop to a CPU of its own.
-    #[arg(long)]
-    pin: bool,
-    /// Give each loop a table of open files of its own, so that their limit (ulimit -n) holds for each loop. Connections are
-    /// spread over loops by chance: take loops for a few percent more.
-    #[arg(long)]
-    own_descriptors: bool,
-    /// Preset of limits and deadlines.
-    #[arg(long, default_value = "untrusted-internet")]
-    preset: Preset,
-    /// Longest message, in bytes; a longer one closes its connection with 1009.
-    #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes)]
-    max_message: Option<usize>,
-    /// Memory of all loops, in bytes, such as 2GiB: from 7/8 of it on new connections are refused, and above it the heaviest
-    /// are closed. Default: 2, 4 or 8 GiB by --preset, and at most three quarters of the machine's memory.
-    #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes)]
-    memory_budget: Option<usize>,
-    #[command(flatten)]
-    offload: OffloadArguments,
-    /// Connections of all loops; further ones wait in the kernel's backlog.
-    #[arg(long, value_name = "N", value_parser = amount::count)]
-    max_connections: Option<usize>,
-    /// Accept compression (permessage-deflate) from clients that offer it.
-    #[arg(long)]
-    deflate: bool,
-    /// As --deflate, and keep windows from message to message for clients that allow it. Messages become smaller, and each
-    /// connection takes more memory.
-    #[arg(long)]
-    deflate_takeover: bool,
-    /// Subprotocol to accept from clients that offer it. May be repeated, the preferred first.
-    #[arg(long, value_name = "NAME")]
-    subprotocol: Vec<String>,
-    /// Origin whose web pages may connect, instead of pages of the same host: `https://app.example`, or `https://*.example.org`
-    /// for all names below that one; `*` or `any` allows all pages. May be repeated. Without it, a server that listens on loopback
-    /// only takes pages of localhost, and those that a proxy forwards.
-    #[arg(long, value_name = "SCHEME://HOST", value_parser = pages::origin)]
-    origin: Vec<String>,
-    /// Seconds that connections have to close when the server is stopped.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    drain: u64,
-    /// Seconds for which a server that is asked to stop serves on, new connections included, while /readyz of --admin answers
-    /// 503: time for load balancers to notice.
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
-    drain_delay: Duration,
-    /// Say at a stop that the server restarts (1012), and tell each client when to come back: this many seconds later at the
-    /// earliest, each at a time of its own. With 0 another server runs already, and clients move to it one by one.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    back_in: Option<Duration>,
-}
-
-/// A time in seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| format!("{text:?} is no number of seconds"))
+    front: Option<Front>,
 }
 
 /// The server's application.
@@ -261,31 +171,20 @@ enum App {
     Venue,
 }
 
-/// A preset of limits and deadlines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Preset {
-    /// For few connections that need low latency.
-    LowLatency,
-    /// For very many connections, most of them idle.
-    ManyConnections,
-    /// For servers that are open to anyone.
-    UntrustedInternet,
-}
-
 fn feed_size(text: &str) -> Result<usize, String> {
     let bytes = amount::bytes(text)?;
     if bytes <= 1 << 20 { Ok(bytes) } else { Err("at most 1 MiB".to_owned()) }
 }
 
 pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failure> {
-    if arguments.with_parent {
+    if arguments.common.with_parent {
         crate::child::end_with_parent()?;
     }
     if arguments.needs_keeper() {
         return keeper::run();
     }
     // A benchmark's server has no secret, and its starter looks at it.
-    if !arguments.core_dumps && !arguments.with_parent {
+    if !arguments.common.core_dumps && !arguments.common.with_parent {
         machine::forbid_core_dumps()
             .map_err(|error| Failure::failed(format!("cannot forbid core dumps: {error}; pass --core-dumps")))?;
     }
@@ -295,17 +194,21 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let (worker, sockets) = begin()?;
     let supervisor = worker.as_ref().map_or_else(Supervisor::find, Supervisor::behind);
     if sockets.predecessor.is_none() {
-        arguments.tls.acme.check_addresses(&arguments.addresses(!sockets.listening.is_empty()))?;
+        arguments.common.tls.acme.check_addresses(&arguments.addresses(!sockets.listening.is_empty()))?;
     }
-    let acme = arguments.tls.acme(&arguments.privilege)?;
-    let (tls, files) = arguments.tls.load(acme.as_ref())?;
-    let token = arguments.admin.token()?;
-    let page = arguments.dashboard.prepare(!arguments.tls.plain)?;
+    let acme = arguments.common.tls.acme(&arguments.common.privilege)?;
+    let (tls, files) = arguments.common.tls.load(acme.as_ref())?;
+    let token = arguments.common.admin.token()?;
+    let page = arguments.common.dashboard.prepare(!arguments.common.tls.plain)?;
     let mut config = arguments.config()?;
-    let access =
-        arguments.access_log.as_deref().map(|path| AccessFile::open(path, &arguments.privilege)).transpose()?;
+    let access = arguments
+        .common
+        .access_log
+        .as_deref()
+        .map(|path| AccessFile::open(path, &arguments.common.privilege))
+        .transpose()?;
     config.access_log = access.as_ref().map(AccessFile::log);
-    arguments.admin.apply(&mut config);
+    arguments.common.admin.apply(&mut config);
     let min_signature = (config.offload.threads != Some(0)).then_some(config.offload.min_signature);
     let mut gate = Gate::default();
     let prepared = arguments.prepare(tls, config, (worker.as_ref(), sockets), &mut gate)?;
@@ -399,7 +302,7 @@ fn serve(arguments: &Arguments, begun: Begun, mut prepared: PreparedServer, mut 
         let changed = files.iter().filter(|files| files.have_changed());
         changed.for_each(|files| _ = handle.reloader().reload_files(files));
     }
-    let deadline = Duration::from_secs(arguments.loops.drain);
+    let deadline = Duration::from_secs(arguments.common.loops.drain);
     if handle.wait_for_end().is_some() {
         // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
         supervisor.stopping(deadline);
@@ -420,7 +323,7 @@ fn prepare(
 ) -> Result<PreparedServer, Failure> {
     #[cfg(feature = "proxy")]
     if let Some(front) = &arguments.front {
-        return front.prepare(server, arguments.tls.engine());
+        return front.prepare(server, arguments.common.tls.engine());
     }
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
@@ -429,7 +332,7 @@ fn prepare(
         Some(bridge) => server.bridge(bridge),
         None => server,
     };
-    VenueArguments::check(app == App::Venue, arguments.loops.shards)?;
+    VenueArguments::check(app == App::Venue, arguments.common.loops.shards)?;
     let venue = arguments.venue.setup();
     let make: loops::MakeApp = Box::new(move |_| match app {
         App::Hub => Box::new(hub.handler()),
@@ -458,7 +361,7 @@ impl Arguments {
     /// Whether another process is to start this one. Without it a server that has given up its privileges has no successor, nor
     /// has the first process of a container, whose end is that of all.
     fn needs_keeper(&self) -> bool {
-        let is_first = self.privilege.is_on() || std::process::id() == 1;
+        let is_first = self.common.privilege.is_on() || std::process::id() == 1;
         is_first && self.why_no_successor().is_none() && !Worker::is_one() && !starter::is_successor()
     }
 
@@ -470,38 +373,38 @@ impl Arguments {
         (worker, sockets): (Option<&Worker>, Sockets),
         gate: &mut Gate,
     ) -> Result<PreparedServer, Failure> {
-        let LoopArguments { driver, shards, .. } = &self.loops;
+        let LoopArguments { driver, shards, .. } = &self.common.loops;
         self.check_unix_mode()?;
         let is_local = self.is_local(&sockets)?;
         let served = self.served(&sockets)?;
         self.hub_rules.check(self.app == App::Hub, &served)?;
-        config.upgrade.origins = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
+        config.upgrade.origins = pages::origins(&self.messages.origin, is_local).map_err(Failure::usage)?;
         let server = Server::new(tls).driver(driver.config()?).config(config).shards(*shards);
         let takes_over = sockets.predecessor.is_some();
         let (mut server, addresses) = self.listen(server, sockets);
         #[cfg(feature = "http2")]
-        if self.loops.http2 {
+        if self.common.loops.http2 {
             server = server.http2(tautline::http2::Limits::default());
         }
-        if self.loops.own_descriptors {
+        if self.common.loops.own_descriptors {
             server = server.own_descriptors(crate::sys::own_descriptors());
         }
-        if self.loops.pin {
+        if self.common.loops.pin {
             server = server.pin(cpus()?);
         }
         if let Some(every) = self.stages {
             server = server.stages_of_one_read_in(every);
         }
         let needs = self.needs(addresses);
-        self.privilege.report_closed(&needs.files)?;
+        self.common.privilege.report_closed(&needs.files)?;
         // Before any thread starts, since each passes it on to those that it starts.
-        self.privilege.confine_files(needs)?;
+        self.common.privilege.confine_files(needs)?;
         output::begin();
         let listened = worker.map_or(Ok(()), Worker::listen);
         listened.map_err(|error| Failure::failed(format!("cannot listen to the keeper: {error}")))?;
         if takes_over {
             // All sockets come along. Nothing that the old process sends is read with more privileges than it had.
-            self.privilege.change_user(self.core_dumps)?;
+            self.common.privilege.change_user(self.common.core_dumps)?;
         }
         prepare(server, self, is_local, gate)
     }
@@ -512,23 +415,32 @@ impl Arguments {
         let handle = server.handle().clone();
         let reloader = handle.reloader();
         // `bench` removes the files when the server has started, so they are not watched.
-        let watched = files.as_ref().filter(|_| !self.with_parent);
-        let watch = watched.map(|files| self.tls.watch(files, &reloader)).transpose()?.flatten();
+        let watched = files.as_ref().filter(|_| !self.common.with_parent);
+        let watch = watched.map(|files| self.common.tls.watch(files, &reloader)).transpose()?.flatten();
         if let Some(page) = page {
-            show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
+            let title = format!("{} at {}", self.name(), handle.addresses()[0]);
+            show_server(page, title, handle.shards().to_vec(), self.tables())?;
         }
         let lame_duck = LameDuck::default();
         let (duck, broker) = (lame_duck.clone(), self.broker.health());
-        let shown = admin::Shown { filter, token, acme: acme.as_ref(), lame_duck: duck, broker };
+        let shown = admin::Shown {
+            filter,
+            token,
+            acme: acme.as_ref(),
+            lame_duck: duck,
+            broker,
+            #[cfg(feature = "proxy")]
+            front: self.front.clone(),
+        };
         let shown = |address| admin::prepare(server, address, shown);
-        let mut beside: Vec<PreparedServer> = self.admin.address().map(shown).transpose()?.into_iter().collect();
+        let mut beside: Vec<PreparedServer> = self.common.admin.address().map(shown).transpose()?.into_iter().collect();
         let http = acme.as_ref().map(|acme| acme.prepare_http(server, beside.len())).transpose()?;
         beside.extend(http.flatten());
         let teller = Teller::new(worker.clone());
         if !server.takes_over() {
-            self.privilege.change_user(self.core_dumps)?;
+            self.common.privilege.change_user(self.common.core_dumps)?;
         }
-        self.privilege.confine_calls(self.reach(acme.is_some()))?;
+        self.common.privilege.confine_calls(self.reach(acme.is_some()))?;
         #[cfg(feature = "proxy")]
         if let Some(front) = &self.front {
             front.begin(gate)?;
@@ -539,8 +451,8 @@ impl Arguments {
         if let Some(watch) = supervisor.watch(move |within| checked.check(within)) {
             gate.spawn("watchdog", watch)?;
         }
-        let restart = self.loops.back_in.map(|pause| Restart::default().with_pause(pause));
-        let (delay, deadline) = (self.loops.drain_delay, Duration::from_secs(self.loops.drain));
+        let restart = self.messages.back_in.map(|pause| Restart::default().with_pause(pause));
+        let (delay, deadline) = (self.common.loops.drain_delay, Duration::from_secs(self.common.loops.drain));
         let stop = Stop { handle: handle.clone(), delay, lame_duck, deadline, restart };
         let successor = Successor::new(successor::Parts {
             stop: stop.clone(),
@@ -555,7 +467,7 @@ impl Arguments {
         if server.takes_over() && signals::has_stop(&mut signals) {
             return Err(Failure::failed("it was asked to stop"));
         }
-        let (quiet, told) = (self.with_parent, supervisor);
+        let (quiet, told) = (self.common.with_parent, supervisor);
         let rules = self.hub_rules.live();
         if rules.is_on() {
             let watched = rules.clone();
@@ -578,15 +490,34 @@ impl Arguments {
             obedient.obey(signals);
             drop(running);
         })?;
-        print_addresses(&handle, self.tls.plain);
+        print_addresses(&handle, self.common.tls.plain);
         Ok(Ready { beside, _watch: watch, _renewing: renewing, successor, signals: SignalsEnd { closing, ended } })
+    }
+
+    /// The command that has these options.
+    const fn name(&self) -> &'static str {
+        #[cfg(feature = "proxy")]
+        if self.front.is_some() {
+            return "taut proxy";
+        }
+        "taut serve"
+    }
+
+    /// The tables of the page of live figures.
+    fn tables(&self) -> MakeTables {
+        #[cfg(feature = "proxy")]
+        if let Some(front) = &self.front {
+            let mut tables = FrontTables::new(front.clone());
+            return Box::new(move |seconds| tables.next(seconds));
+        }
+        Box::new(|_| Vec::new())
     }
 
     /// Adds the files of the folder, if there is one.
     #[cfg(feature = "files")]
     fn with_files(&self, make: loops::MakeApp, is_local: bool) -> Result<loops::MakeApp, Failure> {
         let Some(files) = self.static_files()? else { return Ok(make) };
-        let pages = pages::origins(&self.loops.origin, is_local).map_err(Failure::usage)?;
+        let pages = pages::origins(&self.messages.origin, is_local).map_err(Failure::usage)?;
         let pages = is_local.then_some(pages);
         let has_api = self.app == App::Hub;
         let site = move |number| site::Site { app: make(number), files: files.clone(), has_api, pages: pages.clone() };
@@ -608,18 +539,18 @@ impl Arguments {
         let folder = self.files.clone();
         #[cfg(not(feature = "files"))]
         let folder = None;
-        let mut files = self.tls.paths();
+        let mut files = self.common.tls.paths();
         #[cfg(feature = "proxy")]
-        files.extend(self.front.iter().flat_map(front::Front::paths));
+        files.extend(self.front.iter().flat_map(Front::paths));
         Needs {
             files: files.into_iter().chain(self.hub_rules.paths()).collect(),
-            reach: self.reach(self.tls.acme.is_on()),
-            state: self.tls.acme.folder(),
+            reach: self.reach(self.common.tls.acme.is_on()),
+            state: self.common.tls.acme.folder(),
             folder,
-            key_log: self.tls.key_log_path(),
-            access_log: self.access_log.clone().filter(|path| path.as_os_str() != "-"),
-            addresses: addresses.into_iter().chain(self.admin.address().cloned()).collect(),
-            bypasses_kernel: self.loops.driver.bypasses_kernel(),
+            key_log: self.common.tls.key_log_path(),
+            access_log: self.common.access_log.clone().filter(|path| path.as_os_str() != "-"),
+            addresses: addresses.into_iter().chain(self.common.admin.address().cloned()).collect(),
+            bypasses_kernel: self.common.loops.driver.bypasses_kernel(),
         }
     }
 
@@ -640,7 +571,7 @@ impl Arguments {
         for address in addresses.iter().filter(|_| predecessor.is_none()) {
             server = server.listen(address.clone());
         }
-        if let Some(mode) = self.unix_mode {
+        if let Some(mode) = self.common.unix_mode {
             server = server.unix_mode(mode);
         }
         for socket in listening {
@@ -670,26 +601,27 @@ impl Arguments {
 
     /// Whether the server confines its access to files, and with it that of threads which it starts later.
     pub(crate) const fn confines_files(&self) -> bool {
-        self.privilege.confines_files()
+        self.common.privilege.confines_files()
     }
 
     /// The reason why no new process can take over.
     fn why_no_successor(&self) -> Option<&'static str> {
         let reasons = [
-            (self.with_parent, "the process that started this one ends it"),
-            (self.dashboard.is_on(), "--dashboard has an address that two processes cannot share"),
-            (self.loops.own_descriptors, "--own-descriptors keeps the sockets of each loop to itself"),
-            (self.loops.driver.bypasses_kernel(), "the sockets of this driver live in this process"),
+            (self.common.with_parent, "the process that started this one ends it"),
+            (self.common.dashboard.is_on(), "--dashboard has an address that two processes cannot share"),
+            (self.common.loops.own_descriptors, "--own-descriptors keeps the sockets of each loop to itself"),
+            (self.common.loops.driver.bypasses_kernel(), "the sockets of this driver live in this process"),
         ];
         reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
     }
 
     /// The addresses to listen at. There is no default one where a supervisor passes sockets.
     fn addresses(&self, passed: bool) -> Vec<Address> {
-        let mut addresses: Vec<Address> = self.listen.iter().flat_map(|Listen(addresses)| addresses.clone()).collect();
+        let mut addresses: Vec<Address> =
+            self.common.listen.iter().flat_map(|Listen(addresses)| addresses.clone()).collect();
         addresses.extend(self.unix.clone().map(Address::Unix));
         if addresses.is_empty() && !passed {
-            let port = if self.tls.plain { 8080 } else { 8443 };
+            let port = if self.common.tls.plain { 8080 } else { 8443 };
             addresses.push(Address::Tcp(([127, 0, 0, 1], port).into()));
         }
         addresses
@@ -698,20 +630,20 @@ impl Arguments {
     /// Checks that there is a file for the mode of --unix-mode.
     fn check_unix_mode(&self) -> Result<(), Failure> {
         let has_file = self.addresses(false).iter().any(|address| matches!(address, Address::Unix(_)));
-        if self.unix_mode.is_none() || has_file {
+        if self.common.unix_mode.is_none() || has_file {
             return Ok(());
         }
         Err(Failure::usage("--unix-mode needs a Unix socket that the server makes: add --unix PATH"))
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let loops = &self.loops;
+        let loops = &self.common.loops;
         let mut config = match loops.preset {
             Preset::LowLatency => Config::low_latency(),
             Preset::ManyConnections => Config::many_connections(),
             Preset::UntrustedInternet => Config::untrusted_internet(),
         };
-        if let Some(bytes) = loops.max_message {
+        if let Some(bytes) = self.messages.max_message {
             config.limits.max_message = bytes;
         }
         if let Some(count) = loops.max_connections {
@@ -720,16 +652,16 @@ impl Arguments {
         if let Some(bytes) = loops.memory_budget {
             config.limits.memory = bytes;
         }
-        self.proxied.apply(&mut config);
+        self.common.proxied.apply(&mut config);
         self.deadlines.apply(&mut config)?;
         let cpus = cpus()?.len();
         config.slow_turn = config.slow_turn.map(|most| most * sharing(loops.shards, cpus));
         loops.offload.apply(&mut config)?;
-        config.upgrade.deflate = match (loops.deflate_takeover, loops.deflate) {
+        config.upgrade.deflate = match (self.messages.deflate_takeover, self.messages.deflate) {
             (true, _) => Some(DeflateConfig::with_context_takeover()),
             (false, deflate) => deflate.then(DeflateConfig::default),
         };
-        config.upgrade.subprotocols.clone_from(&loops.subprotocol);
+        config.upgrade.subprotocols.clone_from(&self.messages.subprotocol);
         #[cfg(feature = "proxy")]
         if self.front.is_some() {
             config.raw = true;

@@ -42,10 +42,10 @@ impl LoadDashboard {
         match progress {
             Progress::Connecting(open, _) => inner.open.set(open),
             Progress::Running(_) => {}
-            Progress::Interval(interval) => return inner.dashboard.show(inner.charts(&interval)),
+            Progress::Interval(interval) => return inner.dashboard.show(inner.charts(&interval), Vec::new()),
         }
         if inner.shown.get().elapsed() >= INTERVAL {
-            inner.dashboard.show(inner.held());
+            inner.dashboard.show(inner.held(), Vec::new());
         }
     }
 }

@@ -32,7 +32,7 @@ const BROWSERS: usize = 64;
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The page of live figures.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DashboardArguments {
     /// Show live figures on a page at this address of the machine itself: IP:PORT or localhost:PORT. Without ADDR it is
     /// 127.0.0.1:8444.
@@ -80,12 +80,23 @@ impl Chart {
     }
 }
 
+/// A table of the present.
+#[derive(Serialize)]
+pub(crate) struct Table {
+    pub(super) name: &'static str,
+    pub(super) head: Vec<&'static str>,
+    /// Texts and numbers, a row each. The last row may have one cell alone.
+    pub(super) rows: Vec<Vec<serde_json::Value>>,
+}
+
 /// The figures of one instant.
 #[derive(Serialize)]
 struct Figures {
     /// Since the dashboard began.
     seconds: f64,
     charts: Vec<Chart>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tables: Vec<Table>,
 }
 
 /// A server of its own, so that a busy one does not delay its figures, and no figure counts itself.
@@ -132,14 +143,17 @@ impl Dashboard {
     }
 
     /// Sends figures to all pages.
-    pub(super) fn show(&self, charts: Vec<Chart>) {
-        let figures = Figures { seconds: self.began.elapsed().as_secs_f64(), charts };
+    pub(super) fn show(&self, charts: Vec<Chart>, tables: Vec<Table>) {
+        let mut figures = Figures { seconds: self.began.elapsed().as_secs_f64(), charts, tables };
         let Ok(text) = serde_json::to_string(&figures) else { return };
+        // Tables have no past.
+        figures.tables.clear();
+        let Ok(kept) = serde_json::to_string(&figures) else { return };
         let mut past = self.past.figures();
         if past.len() == PAST {
             past.pop_front();
         }
-        past.push_back(text.clone());
+        past.push_back(kept);
         drop(past);
         for shard in self.server.shards() {
             // A page that does not keep up misses figures, and a loop that has stopped has no page.
@@ -219,7 +233,7 @@ mod tests {
         let prepared = arguments.prepare(false).unwrap().unwrap();
         let dashboard = Dashboard::start(prepared, "a \"title\"".to_owned()).unwrap();
         for value in 0..PAST as u64 + 5 {
-            dashboard.show(vec![Chart::new("Load", "/s", [("all", value as f64)])]);
+            dashboard.show(vec![Chart::new("Load", "/s", [("all", value as f64)])], Vec::new());
         }
         let at = &dashboard.server.addresses()[0];
         let mut socket = tautline::connect(&format!("ws://{at}{LIVE}")).unwrap();
@@ -232,8 +246,12 @@ mod tests {
         let figures = past["past"].as_array().unwrap();
         assert_eq!(figures.len(), PAST);
         assert_eq!(figures[0]["charts"][0]["lines"][0], serde_json::json!(["all", 5.0]));
-        dashboard.show(vec![Chart::new("Load", "/s", [("all", -1.0)])]);
-        assert_eq!(next()["charts"][0]["lines"][0][1], -1.0);
+        let table = Table { name: "Routes", head: vec!["route"], rows: vec![vec!["a<b".into()]] };
+        dashboard.show(vec![Chart::new("Load", "/s", [("all", -1.0)])], vec![table]);
+        let live = next();
+        assert_eq!(live["charts"][0]["lines"][0][1], -1.0);
+        assert_eq!(live["tables"][0]["rows"], serde_json::json!([["a<b"]]));
+        assert!(!dashboard.past.text().contains("a<b"));
         assert!(tautline::connect(&format!("ws://{at}/other")).is_err());
         let ask = |host: &str, more: &str| {
             let mut stream = TcpStream::connect(at.to_string()).unwrap();

@@ -1,19 +1,27 @@
-use super::page::{Chart, Dashboard, INTERVAL, Prepared};
+use super::page::{Chart, Dashboard, INTERVAL, Prepared, Table};
 use crate::failure::Failure;
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline::{Counters, ShardHandle, Stage, Stages};
 use tautline_lab::cpu;
 
-/// Serves live figures of `taut serve` until the loops of `shards` have ended.
-pub(crate) fn show_server(page: Prepared, title: String, shards: Vec<ShardHandle>) -> Result<(), Failure> {
+/// Makes the tables of the time since its last call, which was so many seconds ago.
+pub(crate) type MakeTables = Box<dyn FnMut(f64) -> Vec<Table> + Send>;
+
+/// Serves live figures of a server until the loops of `shards` have ended.
+pub(crate) fn show_server(
+    page: Prepared,
+    title: String,
+    shards: Vec<ShardHandle>,
+    mut tables: MakeTables,
+) -> Result<(), Failure> {
     let dashboard = Dashboard::start(page, title)?;
     thread::spawn(move || {
         let mut earlier = Sample::of(&shards);
         while shards.iter().any(ShardHandle::is_running) {
             thread::sleep(INTERVAL);
             let now = Sample::of(&shards);
-            dashboard.show(now.charts(&earlier));
+            dashboard.show(now.charts(&earlier), tables((now.at - earlier.at).as_secs_f64()));
             earlier = now;
         }
     });

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tautline::{Access, AccessLog, Cause};
+use tautline::{Access, AccessLog, Cause, Note};
 
 /// The time between two lines of the log about lines that this log has lost.
 const NEWS: Duration = Duration::from_secs(10);
@@ -138,9 +138,24 @@ fn text(time: jiff::Timestamp, access: &Access<'_>) -> String {
     if let Some(version) = access.tls_version {
         line += &format!(" tls={version}");
     }
+    if let Some(direct) = access.direct {
+        line += &format!(" direct={direct}");
+    }
+    for (name, note) in access.notes.iter() {
+        line += &match note {
+            Note::Text(text) => format!(" {name}={}", quoted(text)),
+            Note::Time(time) => format!(" {name}={:.3}", time.as_secs_f64()),
+        };
+    }
     line += &format!(" agent={:?}", access.user_agent.unwrap_or("-"));
     // The address of a Unix socket may be any path.
     format!("{}\n", one_line(&line))
+}
+
+/// A text as one word, for programs that part the line at blanks.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("{text:?}") }
 }
 
 /// An entry for collectors.
@@ -149,6 +164,7 @@ fn object(time: jiff::Timestamp, access: &Access<'_>) -> String {
     let mut entry = json!({
         "time": format!("{time:.3}"),
         "peer": access.peer.to_string(),
+        "direct": access.direct.map(ToString::to_string),
         "method": access.method.map(|method| method.as_str()),
         "path": access.path,
         "status": access.status.map(|status| status.as_u16()),
@@ -159,7 +175,15 @@ fn object(time: jiff::Timestamp, access: &Access<'_>) -> String {
         "tls": access.tls_version.map(|version| version.to_string()),
         "user_agent": access.user_agent,
     });
-    if let (Some(closed), Some(fields)) = (access.closed, entry.as_object_mut()) {
+    let Some(fields) = entry.as_object_mut() else { return String::new() };
+    for (name, note) in access.notes.iter() {
+        let value = match note {
+            Note::Text(text) => serde_json::Value::from(&**text),
+            Note::Time(time) => time.as_secs_f64().into(),
+        };
+        fields.insert(name.to_owned(), value);
+    }
+    if let Some(closed) = access.closed {
         fields.insert("messages_in".to_owned(), traffic.messages_in.into());
         fields.insert("messages_out".to_owned(), traffic.messages_out.into());
         fields.insert("code".to_owned(), closed.code.get().into());

@@ -2,6 +2,10 @@
 
 use super::acme::Service;
 use super::broker::BrokerHealth;
+#[cfg(feature = "proxy")]
+use super::front::Front;
+#[cfg(feature = "proxy")]
+use super::front_metrics::FrontMetrics;
 use super::stop::LameDuck;
 use crate::failure::Failure;
 use crate::files;
@@ -81,6 +85,8 @@ pub(super) struct Shown<'a> {
     pub(super) acme: Option<&'a Service>,
     pub(super) lame_duck: LameDuck,
     pub(super) broker: BrokerHealth,
+    #[cfg(feature = "proxy")]
+    pub(super) front: Option<Front>,
 }
 
 /// Prepares the admin listener of a server at this address, and prints the address. The sockets of a predecessor come along.
@@ -89,8 +95,9 @@ pub(super) fn prepare(
     address: &Address,
     shown: Shown<'_>,
 ) -> Result<PreparedServer, Failure> {
-    let Shown { filter, token, acme, lame_duck, broker } = shown;
-    let admin = Admin::new(server.handle()).with_log_level(filter).with_metrics(metrics(&broker));
+    let own = metrics(&shown);
+    let Shown { filter, token, acme, lame_duck, broker, .. } = shown;
+    let admin = Admin::new(server.handle()).with_log_level(filter).with_metrics(own);
     let admin = admin.with_readiness(move || lame_duck.unreadiness().or_else(|| broker.unreadiness()));
     let admin = token.into_iter().fold(admin, Admin::with_token);
     let plain = Server::new(Tls { engine: TlsEngine::Plain, config: ServerConfig::default() });
@@ -114,10 +121,14 @@ pub(super) fn prepare(
 }
 
 /// The figures of this program beside those of its server.
-fn metrics(broker: &BrokerHealth) -> Registry {
+fn metrics(shown: &Shown<'_>) -> Registry {
     let mut own = Registry::default();
     own.register("taut_log_lines_lost", "Lines of logs that their readers did not take", output::lost());
-    broker.register(&mut own);
+    shown.broker.register(&mut own);
+    #[cfg(feature = "proxy")]
+    if let Some(front) = &shown.front {
+        own.register_collector(Box::new(FrontMetrics(front.clone())));
+    }
     own
 }
 

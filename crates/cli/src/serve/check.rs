@@ -42,7 +42,7 @@ pub(crate) struct CheckArguments {
 }
 
 pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
-    if let Some(user) = arguments.serve.privilege.user().filter(|_| !geteuid().is_root()) {
+    if let Some(user) = arguments.serve.common.privilege.user().filter(|_| !geteuid().is_root()) {
         output::note(format_args!(
             "--user: only root can try the files as {user}, so they are tried as the present user"
         ));
@@ -71,33 +71,33 @@ impl Arguments {
         let mut checks = vec![
             self.check_tls(),
             self.config().map(drop),
-            self.tls.acme.check_addresses(&addresses),
+            self.common.tls.acme.check_addresses(&addresses),
             self.check_unix_mode(),
-            self.loops.driver.config().map(drop),
+            self.common.loops.driver.config().map(drop),
             self.check_as_user(|| self.check_folder()),
             self.broker.check(),
             self.check_as_user(|| self.hub_rules.check(self.app == super::App::Hub, &addresses)),
-            VenueArguments::check(self.app == super::App::Venue, self.loops.shards),
-            self.admin.token().map(drop),
-            self.privilege.check(needs),
+            VenueArguments::check(self.app == super::App::Venue, self.common.loops.shards),
+            self.common.admin.token().map(drop),
+            self.common.privilege.check(needs),
         ];
-        checks.extend(addresses.iter().chain(self.admin.address()).map(check_address));
-        let access_log = self.access_log.iter().filter(|path| path.as_os_str() != "-");
+        checks.extend(addresses.iter().chain(self.common.admin.address()).map(check_address));
+        let access_log = self.common.access_log.iter().filter(|path| path.as_os_str() != "-");
         checks.extend(access_log.map(|path| self.check_access_log(path)));
         checks.into_iter().filter_map(Result::err).collect()
     }
 
     /// Loads the files, and makes an engine of them.
     fn check_tls(&self) -> Result<(), Failure> {
-        self.check_as_user(|| self.tls.check_acme())?;
-        if self.tls.acme.folder().is_some_and(|folder| !folder.exists()) {
+        self.check_as_user(|| self.common.tls.check_acme())?;
+        if self.common.tls.acme.folder().is_some_and(|folder| !folder.exists()) {
             // The folder, and the first certificate, are made when the server runs.
             return Ok(());
         }
-        let acme = self.tls.acme(&self.privilege)?;
+        let acme = self.common.tls.acme(&self.common.privilege)?;
         // Root reads them at the start, and the user at each reload.
         self.check_as_user(|| {
-            let (tls, _) = self.tls.load(acme.as_ref())?;
+            let (tls, _) = self.common.tls.load(acme.as_ref())?;
             // An engine would make the file of --key-log.
             let config = tls.config.with_key_log(false);
             Ok(tls.engine.choose(Try(&config)).map_err(tautline::Error::from)?)
@@ -106,8 +106,8 @@ impl Arguments {
 
     /// Does this as the server's user. Only root can: another user does it itself.
     fn check_as_user(&self, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        let Some(user) = self.privilege.user().filter(|_| geteuid().is_root()) else { return work() };
-        self.privilege.as_user(work)?.map_err(|failure| {
+        let Some(user) = self.common.privilege.user().filter(|_| geteuid().is_root()) else { return work() };
+        self.common.privilege.as_user(work)?.map_err(|failure| {
             let why = failure.to_string();
             if !why.contains(DENIED) {
                 return failure;
@@ -122,9 +122,9 @@ impl Arguments {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let open = || OpenOptions::new().append(true).custom_flags(flags).open(path).map(drop);
         let make = || accessat(CWD, folder_of(path), Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
-        let user = self.privilege.user().filter(|_| geteuid().is_root());
+        let user = self.common.privilege.user().filter(|_| geteuid().is_root());
         let (opened, may_make) = match user {
-            Some(_) => self.privilege.as_user(|| (open(), make()))?,
+            Some(_) => self.common.privilege.as_user(|| (open(), make()))?,
             None => (open(), make()),
         };
         let result = match opened {

@@ -14,6 +14,7 @@ use tautline::{EngineChoice, Fused, Plain, PreparedServer, Server, Then, TlsEngi
 use tautline_proxy::edge::Edge;
 use tautline_proxy::health::Checks;
 use tautline_proxy::plan::Place;
+use tautline_proxy::tally::Figures;
 use tautline_proxy::{Live, Plan, config};
 
 /// Time between two looks at the file. A changed file is read when it has not changed for this time.
@@ -74,7 +75,7 @@ impl Source {
 
 /// The front of other servers. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Front(Arc<Inner>);
+pub(crate) struct Front(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -93,6 +94,11 @@ impl Front {
     pub(super) fn prepare(&self, server: Server<TlsEngine>, engine: TlsEngine) -> Result<PreparedServer, Failure> {
         let live = self.0.live.clone();
         Ok(server.with_engine(Forwarding::new(engine)?).prepare(move |_| Edge::new(live.clone()))?)
+    }
+
+    /// The counts of all loops for the routes and servers of the moment.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures::of(&self.0.live.plan(), Instant::now())
     }
 
     /// Begins the checks of the servers, and the look-out for a change of the file.

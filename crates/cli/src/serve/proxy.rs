@@ -1,12 +1,9 @@
 //! `taut proxy`: a server whose application passes requests on to others.
 
-use super::admin::AdminArguments;
+use super::Arguments;
+use super::common::CommonArguments;
 use super::front::{Front, Source};
-use super::listen::{Listen, listen, unix_mode};
-use super::privilege::PrivilegeArguments;
-use super::proxied::ProxiedArguments;
-use super::tls::TlsArguments;
-use super::{Arguments, LoopArguments};
+use super::listen::{Listen, listen};
 use crate::failure::Failure;
 use clap::{Args as _, FromArgMatches as _};
 use std::path::{Path, PathBuf};
@@ -34,38 +31,14 @@ pub(crate) struct ProxyArguments {
     /// Server that gets all requests: http://HOST:PORT or unix:PATH. May be repeated: each gets requests in turn.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     to: Vec<String>,
-    /// Address to listen at, instead of those in the configuration: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all
-    /// interfaces, or unix:PATH. May be repeated.
-    #[arg(long, value_name = "ADDR", value_parser = listen)]
-    listen: Vec<Listen>,
-    /// Mode of the files of Unix sockets, in octal.
-    #[arg(long, value_name = "MODE", value_parser = unix_mode)]
-    unix_mode: Option<u32>,
     #[command(flatten)]
-    admin: AdminArguments,
-    /// Append a line for each HTTP request and each ended WebSocket to this file; `-` is standard output.
-    #[arg(long, value_name = "FILE")]
-    access_log: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArguments,
-    #[command(flatten)]
-    loops: LoopArguments,
-    #[command(flatten)]
-    proxied: ProxiedArguments,
-    #[command(flatten)]
-    privilege: PrivilegeArguments,
-    /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
-    #[arg(long)]
-    core_dumps: bool,
-    /// End when the process that started this one ends.
-    #[arg(long, hide = true)]
-    with_parent: bool,
+    common: CommonArguments,
 }
 
 impl ProxyArguments {
     /// Whether the server confines its access to files.
     pub(crate) const fn confines_files(&self) -> bool {
-        self.privilege.confines_files()
+        self.common.privilege.confines_files()
     }
 
     /// The server with these options. Reads the configuration.
@@ -74,48 +47,16 @@ impl ProxyArguments {
             Some(path) => Source::File(path.clone()),
             None => Source::Servers(self.to.clone()),
         };
-        self.refuse_idle_options()?;
         let plan = source.plan(None)?;
         let mut server = bare()?;
-        server.listen.clone_from(&self.listen);
-        if server.listen.is_empty() {
-            server.listen = listening(&plan)?;
+        server.common = self.common.clone();
+        if server.common.listen.is_empty() {
+            server.common.listen = listening(&plan)?;
         }
-        server.unix_mode = self.unix_mode;
-        server.admin.clone_from(&self.admin);
-        server.access_log.clone_from(&self.access_log);
-        server.tls = self.tls.clone();
         let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-        server.tls.take_certificates(pairs.collect(), plan.plain)?;
-        server.loops = self.loops.clone();
-        server.proxied = self.proxied.clone();
-        server.privilege = self.privilege.clone();
-        server.core_dumps = self.core_dumps;
-        server.with_parent = self.with_parent;
+        server.common.tls.take_certificates(pairs.collect(), plan.plain)?;
         server.front = Some(Front::new(source, plan));
         Ok(server)
-    }
-
-    /// Refuses options about messages, which servers or routes decide.
-    fn refuse_idle_options(&self) -> Result<(), Failure> {
-        let loops = &self.loops;
-        let given = [
-            (loops.max_message.is_some(), "--max-message"),
-            (loops.deflate || loops.deflate_takeover, "--deflate"),
-            (!loops.subprotocol.is_empty(), "--subprotocol"),
-            (!loops.origin.is_empty(), "--origin"),
-            (loops.back_in.is_some(), "--back-in"),
-        ];
-        match given.into_iter().find(|(is_given, _)| *is_given) {
-            None => Ok(()),
-            Some((_, "--origin")) => Err(Failure::usage("--origin: write `origins` into a route of the configuration")),
-            Some((_, option @ ("--max-message" | "--deflate"))) => {
-                Err(Failure::usage(format!("{option}: write `messages` into a route of the configuration")))
-            }
-            Some((_, option)) => Err(Failure::usage(format!(
-                "{option}: this is the servers' part, since a proxy passes on what they say: leave it out"
-            ))),
-        }
     }
 }
 
@@ -135,7 +76,7 @@ fn listening(plan: &Plan) -> Result<Vec<Listen>, Failure> {
 /// The server of a configuration, to check it with the user and the hardening of these options.
 pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, Failure> {
     let mut server = bare()?;
-    server.privilege = options.privilege.clone();
+    server.common.privilege = options.common.privilege.clone();
     if format!("{server:?}") != format!("{options:?}") {
         return Err(Failure::usage(
             "a configuration is checked with --user and --harden only: leave out the other options",
@@ -143,9 +84,9 @@ pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, F
     }
     let source = Source::File(path.to_owned());
     let plan = source.plan(None)?;
-    server.listen = listening(&plan)?;
+    server.common.listen = listening(&plan)?;
     let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-    server.tls.take_certificates(pairs.collect(), plan.plain)?;
+    server.common.tls.take_certificates(pairs.collect(), plan.plain)?;
     server.front = Some(Front::new(source, plan));
     Ok(server)
 }

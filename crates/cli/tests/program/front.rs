@@ -97,6 +97,8 @@ fn a_proxy_of_ours_passes_the_client_of_the_proxy_before_it_on() {
         assert!(answer(proxy.port(), request.as_bytes(), 1_000).starts_with("HTTP/1.1 200 "), "{option}");
     }
     assert_eq!(clients(&home, 2), ["192.0.2.7:0", "192.0.2.8:0"]);
+    let lines = read_to_string(home.0.join("access.log")).unwrap();
+    assert!(lines.lines().all(|line| line.contains(" direct=127.0.0.1:")), "{lines}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `taut proxy`: in front of a server of ours and of scripted ones.
 
+use super::admin::exchange;
 use super::tls::{eventually, hang_up};
 use super::{Finished, Home, Served};
 use std::fs;
@@ -215,18 +216,79 @@ fn check_reports_each_fault_of_a_configuration_by_line() {
 }
 
 #[test]
+fn operators_see_routes_and_servers() {
+    let home = Home::new();
+    let (web, admin) = (named("web"), home.0.join("admin.sock"));
+    let gone = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let text = format!(
+        "plain = true\n[[route]]\nname = \"the site\"\nto = \"app\"\n[[route]]\npath = \"/gone\"\nto = \"gone\"\n\
+         [backend.app]\nservers = [{web:?}]\n[backend.gone]\nservers = [{gone:?}]\nfailures = 1\n"
+    );
+    fs::write(home.0.join("taut.toml"), text).unwrap();
+    let at = format!("unix:{}", admin.display());
+    let proxy = home.proxy(&["--config", "taut.toml", "--admin", &at, "--access-log", "access.log"]);
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.get("/a").1, "web /a");
+    assert!(client.get("/gone").0.contains(" 502 "));
+    let metrics = exchange(&admin, "GET /metrics", "").1;
+    let place = format!("backend=\"app\",server={web:?}");
+    let away = format!("backend=\"gone\",server={gone:?}");
+    for line in [
+        "taut_proxy_requests_total{route=\"the site\",status=\"2xx\"} 1\n".to_owned(),
+        "taut_proxy_requests_total{route=\"*/gone\",status=\"5xx\"} 1\n".to_owned(),
+        "taut_proxy_bytes_total{route=\"the site\",direction=\"sent\"} 6\n".to_owned(),
+        format!("taut_proxy_server_requests_total{{{place},status=\"2xx\"}} 1\n"),
+        format!("taut_proxy_server_connections{{{place},state=\"idle\"}} 1\n"),
+        format!("taut_proxy_server_bytes_total{{{place},direction=\"received\"}} 6\n"),
+        format!("taut_proxy_server_connect_seconds_count{{{place}}} 1\n"),
+        format!("taut_proxy_server_head_seconds_bucket{{le=\"+Inf\",{place}}} 1\n"),
+        format!("taut_proxy_server_up{{{place}}} 1\n"),
+        format!("taut_proxy_server_up{{{away}}} 0\n"),
+        format!("taut_proxy_server_failures_total{{{away}}} 1\n"),
+        format!("taut_proxy_server_ejections_total{{{away}}} 1\n"),
+        "tautline_proxy_headers_refused_total 0\n".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "no {line} in {metrics}");
+    }
+    let lines = || fs::read_to_string(home.0.join("access.log")).unwrap_or_default();
+    // The end of the connection lets the last line be written.
+    drop(client);
+    eventually("both lines are written", || lines().lines().count() == 2);
+    let lines = lines();
+    for part in [
+        "\"GET /a\" 200 ",
+        " route=\"the site\" ",
+        " backend=app ",
+        &format!(" server={web} "),
+        " connect=0.",
+        " head=0.",
+    ] {
+        assert!(lines.lines().next().unwrap().contains(part), "no {part} in {lines}");
+    }
+    let id = lines.split(" request_id=").nth(1).unwrap().split(' ').next().unwrap();
+    assert_eq!(id.len(), 32, "{lines}");
+    assert!(lines.lines().nth(1).unwrap().contains(" route=*/gone ") && !lines.contains("cut"), "{lines}");
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
 fn options_without_effect_are_refused() {
     let home = Home::new();
     let run = |option: &[&str]| home.run(&[&["proxy", "--plain", "--to", "http://127.0.0.1:1"], option].concat());
     for (option, said) in [
-        (&["--deflate"][..], "leave it out"),
-        (&["--max-message", "1k"], "leave it out"),
-        (&["--origin", "https://a.example"], "origins"),
+        (&["--deflate"][..], "unexpected argument"),
+        (&["--max-message", "1k"], "unexpected argument"),
+        (&["--origin", "https://a.example"], "unexpected argument"),
         (&["--config", "x"], "cannot be used with"),
     ] {
         let refused = run(option);
         assert!(refused.code == Some(2) && refused.err.contains(said), "{option:?}: {refused:?}");
     }
+    let help = home.run(&["proxy", "--help"]).out;
+    assert!(
+        help.contains("--access-log") && !help.contains("--max-message") && !help.contains("--subprotocol"),
+        "{help}"
+    );
     assert!(home.run(&["proxy", "--to", "3000"]).err.contains("write http://HOST:PORT"));
     assert!(home.run(&["proxy"]).err.contains("--config"));
 }
