@@ -43,8 +43,10 @@ fn fill(context: &Context, tree: &Path, program: &Path) -> Outcome {
     let files = [
         (program.to_owned(), "usr/bin/taut", 0o755),
         (source("systemd/taut.service"), "usr/lib/systemd/system/taut.service", 0o644),
+        (source("systemd/taut-proxy.service"), "usr/lib/systemd/system/taut-proxy.service", 0o644),
         (source("systemd/taut.socket"), "usr/lib/systemd/system/taut.socket", 0o644),
         (source("deb/default"), "etc/default/taut", 0o644),
+        (source("deb/default-proxy"), "etc/default/taut-proxy", 0o644),
         (source("grafana/tautline.json"), "usr/share/taut/grafana/tautline.json", 0o644),
         (source("prometheus/tautline.rules.yml"), "usr/share/taut/prometheus/tautline.rules.yml", 0o644),
         (paths::root().join("LICENSE-MIT"), "usr/share/doc/taut/copyright", 0o644),
@@ -57,7 +59,7 @@ fn fill(context: &Context, tree: &Path, program: &Path) -> Outcome {
         copy(&from, &tree.join(to), mode)?;
     }
     fs::create_dir_all(tree.join("etc/taut"))?;
-    fs::write(tree.join("DEBIAN/conffiles"), "/etc/default/taut\n")?;
+    fs::write(tree.join("DEBIAN/conffiles"), "/etc/default/taut\n/etc/default/taut-proxy\n")?;
     let manual = share.join("man/man1");
     fs::create_dir_all(&manual)?;
     run(Command::new(program).args(["man", "--dir"]).arg(&manual), context.deadline)?;
