@@ -23,6 +23,8 @@ const MOST: usize = 1000;
 struct Front {
     /// The client that waits for the next outgoing connection.
     client: Option<ConnId>,
+    /// The client that asked for `/later`.
+    id: Option<ConnId>,
     /// Events, in order.
     seen: Vec<String>,
 }
@@ -66,7 +68,10 @@ impl Handler for Front {
                 raw.notify_drain();
                 raw.state().waits = true;
             }
-            "/later" => raw.set_timer(Duration::from_millis(100), 7),
+            "/later" => {
+                self.id = Some(raw.id());
+                raw.set_timer(Duration::from_millis(100), 7);
+            }
             "/panic" => panic!("a bug"),
             _ => return false,
         }
@@ -130,6 +135,7 @@ impl Handler for Front {
                 self.seen.push(format!("{side} finished {whole}"));
                 partner.into_iter().for_each(|partner| raw.others().finish(partner));
             }
+            RawEvent::Notified => self.seen.push(format!("{side} notified")),
             RawEvent::Drained if raw.state().waits => {
                 raw.state().waits = false;
                 raw.resume_http();
@@ -390,6 +396,22 @@ fn timers_run_on_raw_connections() {
     assert_eq!(seen[0], "timer 7");
     assert!(seen[1].starts_with("client closed: "), "{seen:?}");
     assert!(bench.kernel.with(0, |wire| wire.finished));
+}
+
+#[test]
+fn a_raw_connection_is_notified_until_its_end() {
+    let mut bench = Bench::new();
+    bench.ask("/later", "");
+    let id = bench.shard.handler().id.unwrap();
+    let handle = bench.shard.handle();
+    handle.notify(id).unwrap();
+    bench.turns();
+    assert_eq!(bench.seen(), ["request /later", "client notified"]);
+    bench.event(Event::Failed(0));
+    let _ = bench.seen();
+    handle.notify(id).unwrap();
+    bench.turns();
+    assert_eq!(bench.seen(), [""; 0]);
 }
 
 #[test]

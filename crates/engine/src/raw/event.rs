@@ -19,6 +19,8 @@ pub enum RawEvent<'a> {
     Drained,
     /// A timer that [`set_timer`](crate::Conn::set_timer) has set is due.
     Timer(u64),
+    /// Another thread, or another connection, has called [`ShardHandle::notify`](crate::ShardHandle::notify).
+    Notified,
     /// The server drains: the connection is to end soon. It is reset at the end of the drain.
     Drain,
     /// The connection has ended. Called once for each that was opened or taken, unless it was given back to HTTP. Bytes that are

@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Act { to: Token, act: Box<dyn Any + Send>, bytes: usize },
     ShardAct { act: Box<dyn Any + Send>, bytes: usize },
     Reconnect(Token),
+    Notify(ConnId),
     Connect { dial: DialId, target: Arc<Target> },
     Disconnect { dial: DialId, code: CloseCode, reason: String },
     Reply { to: Token, number: u64, reply: Box<LateReply> },
@@ -57,6 +58,7 @@ impl Weigh for Command {
             | Self::Drain { .. }
             | Self::DrainForRestart { .. }
             | Self::Reconnect(_)
+            | Self::Notify(_)
             | Self::Stages(..)
             | Self::Subscribers { .. }
             | Self::List(..)

@@ -4,8 +4,9 @@ use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::dial::target::Target;
 use crate::handler::Handler;
-use crate::ids::DialId;
+use crate::ids::{ConnId, DialId};
 use crate::link::state::Link;
+use crate::raw::event::RawEvent;
 use crate::threads::command::Command;
 use crate::threads::handle::ConnHandle;
 use crate::threads::remote::{ShardHandle, ShardHandleError};
@@ -57,6 +58,17 @@ impl ShardHandle {
         let bytes = size_of_val(&act);
         let act: ShardAct<H> = Box::new(act);
         self.command(Command::ShardAct { act: Box::new(act), bytes })
+    }
+
+    /// Has [`RawEvent::Notified`](crate::RawEvent) follow for a [raw](crate::Raw) connection of this shard, in its next turn.
+    /// Nothing happens if it has ended, or is another shard's.
+    ///
+    /// It is taken also if too many commands wait. The caller bounds its calls: one for a connection until that has been notified.
+    ///
+    /// # Errors
+    /// [`Stopped`](ShardHandleError::Stopped) if the shard does not run any more.
+    pub fn notify(&self, conn: ConnId) -> Result<(), ShardHandleError> {
+        self.force(Command::Notify(conn))
     }
 
     fn check_handler<H: Handler>(&self) -> Result<(), ShardHandleError> {
@@ -138,6 +150,18 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.visit_corked(driver, token, |core, driver, link: &mut Link<E::Session, H::State>| {
             if link.phase.is_open() {
                 link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| act(&mut core.handler, conn));
+            }
+        });
+    }
+
+    /// Reports to a raw connection that somebody has notified it.
+    pub(crate) fn notify_raw(&mut self, driver: &mut dyn Driver, conn: ConnId) {
+        if conn.shard != self.core.shared.shard {
+            return;
+        }
+        self.visit(driver, conn.token, |core, driver, link| {
+            if link.phase.is_raw() {
+                core.report_raw(Some(driver), link, RawEvent::Notified);
             }
         });
     }

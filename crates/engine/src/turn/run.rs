@@ -55,6 +55,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             Command::Act { to, act, .. } => self.act(driver, to, act),
             Command::ShardAct { act, .. } => self.shard_act(act),
             Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),
+            Command::Notify(conn) => self.notify_raw(driver, conn),
             Command::Connect { dial, target } => self.begin_dial(driver, dial, target),
             Command::Disconnect { dial, code, reason } => self.disconnect(driver, dial, code, &reason),
             // It leaves with the turn's other output.
