@@ -6,12 +6,16 @@
 //! A server takes new work unless it is drained, its active checks fail, it failed several times in a row a short while ago, or it
 //! has as many connections as it may have. Servers that only failed lately are better than none, so they are used if no other is
 //! left.
+//!
+//! If all are full, a request may wait in the group's [`Queue`].
 
 mod key;
+mod queue;
 mod server;
 
 pub use self::key::Key;
 use self::key::mix;
+pub use self::queue::{Place, Queue, QueueCounts, Wake};
 pub use self::server::{Lease, Passive, Server};
 use std::fmt;
 use std::sync::Arc;
@@ -65,15 +69,23 @@ pub struct Wish<'a> {
 pub struct Group {
     balance: Balance,
     servers: Vec<Arc<Server>>,
+    /// Requests that wait for one of them.
+    queue: Arc<Queue>,
     /// Counts choices, for all loops.
     turn: AtomicUsize,
 }
 
 impl Group {
-    /// A group of these servers.
+    /// A group of these servers. Those that wait for one of them are in `queue`, which the servers wake.
     #[must_use]
-    pub fn new(balance: Balance, servers: Vec<Arc<Server>>) -> Self {
-        Self { balance, servers, turn: AtomicUsize::new(0) }
+    pub fn new(balance: Balance, servers: Vec<Arc<Server>>, queue: Arc<Queue>) -> Self {
+        Self { balance, servers, queue, turn: AtomicUsize::new(0) }
+    }
+
+    /// The requests that wait. A reload keeps it where the group stays.
+    #[must_use]
+    pub const fn queue(&self) -> &Arc<Queue> {
+        &self.queue
     }
 
     /// The servers, in the order of the configuration.

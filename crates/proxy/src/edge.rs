@@ -15,6 +15,7 @@ mod pairs;
 mod peer;
 mod pool;
 mod side;
+mod waiting;
 
 pub use meter::EndMeter;
 pub use side::{Arriving, Exchange, ServerSide, Side};
@@ -72,12 +73,12 @@ impl Edge {
         exchange: &mut Exchange,
     ) -> Result<(), (StatusCode, String)> {
         let now = Instant::now();
-        let Exchange { backend, headers, source, tried, .. } = &*exchange;
-        let lease = backend.choose(headers, *source, tried, now);
-        let lease = lease.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        // The server of an attempt before may have another request now.
+        exchange.lease = None;
+        (exchange.server, exchange.dial) = (None, None);
+        let Some(lease) = waiting::lease(others, client, exchange, now)? else { return Ok(()) };
         exchange.meter.chose(lease.server());
         exchange.lease = Some(lease);
-        (exchange.server, exchange.dial) = (None, None);
         exchange.due = now + exchange.backend.times.connect;
         let head = exchange.head();
         let Some(endpoint) = exchange.endpoint().cloned() else {
@@ -327,6 +328,8 @@ impl Edge {
     fn finished(&mut self, raw: &mut Raw<'_, Side>, whole: bool) {
         match take(raw.state()) {
             Side::Nothing | Side::Full | Side::Arriving(_) => raw.end(),
+            // It gives its place to others: most that end their direction have left.
+            Side::Client(exchange) if exchange.place.is_some() => raw.end(),
             Side::Client(mut exchange) => {
                 // A client that sends nothing more may still read.
                 exchange.keep_alive = false;
@@ -358,6 +361,10 @@ impl Edge {
 
     /// The time for a part of a request or response is up.
     fn overdue(&mut self, raw: &mut Raw<'_, Side>, exchange: &Exchange, now: Instant) {
+        if exchange.place.is_some() {
+            exchange.backend.group.queue().count_expired();
+            return fail(raw, exchange, StatusCode::SERVICE_UNAVAILABLE, "no server had room within wait-time");
+        }
         let mut others = raw.others();
         let is_stuck = exchange.server.and_then(|server| others.buffered(server)).is_some_and(|waits| waits > 0);
         let (status, why) = match exchange.server {
@@ -387,7 +394,7 @@ impl Edge {
                 if left.is_zero() && !(exchange.is_answered && raw.buffered() > 0) {
                     return self.overdue(raw, &exchange, now);
                 }
-                let look = exchange.backend.times.look();
+                let look = exchange.backend.look();
                 raw.set_timer(if left.is_zero() { look } else { left.min(look) }, DEADLINE);
                 *raw.state() = Side::Client(exchange);
             }
@@ -475,6 +482,8 @@ impl Handler for Edge {
         let now = Instant::now();
         let mut exchange = Box::new(Exchange {
             lease: None,
+            place: None,
+            wait_end: None,
             tried: Vec::new(),
             source,
             is_secure,
@@ -506,7 +515,7 @@ impl Handler for Edge {
         raw.note(|notes| note_place(notes, &exchange.backend.name, server));
         match begun {
             Ok(()) => {
-                raw.set_timer(exchange.backend.times.look(), DEADLINE);
+                raw.set_timer(exchange.backend.look(), DEADLINE);
                 *raw.state() = Side::Client(exchange);
             }
             Err((status, why)) => fail(raw, &exchange, status, &why),
@@ -549,6 +558,7 @@ impl Handler for Edge {
                 // They have the time of the drain.
                 Side::Server(_) | Side::Tunnel { .. } | Side::Pair(_) => {}
             },
+            RawEvent::Notified => self.notified(raw),
             RawEvent::Closed(cause) => self.closed(raw, cause),
             _ => {}
         }
@@ -708,7 +718,11 @@ fn fail(client: &mut impl Peer, exchange: &Exchange, status: StatusCode, why: &s
         keep_alive: exchange.keep_alive && exchange.body.is_whole(),
         old: exchange.version == Version::HTTP_10,
     };
-    answer(client, &exchange.plan.status(status, why), shape);
+    let mut response = exchange.plan.status(status, why);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, waiting::retry_after(&exchange.backend));
+    }
+    answer(client, &response, shape);
 }
 
 /// Refuses a WebSocket that would be cut at the end of the drain. Another process serves by then.

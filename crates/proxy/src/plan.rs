@@ -167,6 +167,8 @@ pub struct Backend {
     pub sticky: Option<String>,
     /// Deadlines.
     pub times: Times,
+    /// The wait of a request if all servers have as many connections as they may have.
+    pub wait: Wait,
     /// Active checks.
     pub check: Option<Check>,
 }
@@ -234,17 +236,25 @@ pub struct Times {
     pub tunnel: Duration,
 }
 
-impl Times {
-    /// Time between two looks at the deadline of a request, whose stages have different ones.
-    pub(crate) fn look(&self) -> Duration {
-        self.connect.min(self.head).min(self.body).max(Duration::from_millis(10))
-    }
-}
-
 impl Default for Times {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { connect: seconds(5), head: seconds(60), body: seconds(60), idle: seconds(30), tunnel: seconds(3600) }
+    }
+}
+
+/// The wait for a server that has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Requests that may wait, over all loops.
+    pub most: usize,
+    /// The longest wait of each.
+    pub time: Duration,
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self { most: 100, time: Duration::from_secs(5) }
     }
 }
 
@@ -353,6 +363,12 @@ impl Action {
 }
 
 impl Backend {
+    /// Time between two looks at the deadline of a request, whose stages have different ones.
+    pub(crate) fn look(&self) -> Duration {
+        let Times { connect, head, body, .. } = self.times;
+        connect.min(head).min(body).min(self.wait.time).max(Duration::from_millis(10))
+    }
+
     /// Chooses a server for a request. `tried` are those that it has tried.
     ///
     /// # Errors

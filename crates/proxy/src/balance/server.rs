@@ -1,5 +1,6 @@
 use super::key::Key;
 use crate::tally::{ServerTally, Tallies};
+use super::queue::Queue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -46,6 +47,8 @@ pub struct Server {
     passive: Passive,
     is_drained: bool,
     state: Arc<State>,
+    /// The requests that wait for it or for another one of its group.
+    queue: Arc<Queue>,
 }
 
 impl Server {
@@ -71,6 +74,7 @@ impl Server {
             passive: Passive::default(),
             is_drained: false,
             state: Arc::new(state),
+            queue: Arc::default(),
         }
     }
 
@@ -92,6 +96,13 @@ impl Server {
     #[must_use]
     pub const fn drained(mut self, is_drained: bool) -> Self {
         self.is_drained = is_drained;
+        self
+    }
+
+    /// Has the end of its connections wake those that wait in this queue.
+    #[must_use]
+    pub fn with_queue(mut self, queue: Arc<Queue>) -> Self {
+        self.queue = queue;
         self
     }
 
@@ -135,6 +146,9 @@ impl Server {
     /// Stores the result of its active checks.
     pub fn set_healthy(&self, is_healthy: bool) {
         self.state.is_sick.store(!is_healthy, Ordering::Relaxed);
+        if is_healthy {
+            self.queue.wake_first();
+        }
     }
 
     /// Whether it is out for a time, after failures in a row.
@@ -176,7 +190,8 @@ impl Server {
     /// Counts one more connection, unless it has as many as it may have.
     pub(super) fn lease(server: &Arc<Self>) -> Option<Lease> {
         let one_more = |count: usize| (count < server.max_connections).then_some(count.saturating_add(1));
-        let counted = server.state.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        // A request that begins to wait and a lease that ends must not miss each other, so one order holds for both.
+        let counted = server.state.connections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
         counted.ok().map(|_| Lease(server.clone()))
     }
 
@@ -229,6 +244,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.state.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.state.connections.fetch_sub(1, Ordering::SeqCst);
+        self.0.queue.wake_first();
     }
 }

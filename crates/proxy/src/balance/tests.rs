@@ -7,7 +7,7 @@ const NAMES: [&str; 3] = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
 fn group(balance: Balance, change: impl Fn(Server) -> Server) -> (Group, Instant) {
     let now = Instant::now();
     let servers = NAMES.iter().enumerate().map(|(number, name)| Arc::new(change(Server::new(number, name, now))));
-    (Group::new(balance, servers.collect()), now)
+    (Group::new(balance, servers.collect(), Arc::default()), now)
 }
 
 fn number(lease: Result<Lease, Unavailable>) -> usize {
@@ -118,7 +118,7 @@ fn a_reload_keeps_the_counts_of_a_server_that_stays() {
     let lease = before.choose(&Wish::default(), now).unwrap();
     let old = &before.servers()[0];
     let new = Server::new(0, old.name(), now).with_max_connections(1).instead_of(old);
-    let after = Group::new(Balance::RoundRobin, vec![Arc::new(new)]);
+    let after = Group::new(Balance::RoundRobin, vec![Arc::new(new)], Arc::default());
     assert_eq!(after.choose(&Wish::default(), now).unwrap_err(), Unavailable::Full);
     drop(lease);
     assert_eq!(number(after.choose(&Wish::default(), now)), 0);

@@ -3,7 +3,7 @@
 use super::fault::{Finder, suggestion};
 use super::file::{self, Text, Time};
 use crate::balance::{Balance, Group, Passive, Server};
-use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times};
+use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times, Wait};
 use crate::route::{Host, NormalPath};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub(super) fn backend(
     let hash = hash_of(&backend, finder);
     let passive = passive(&backend);
     let most = positive(backend.max_connections.as_ref(), finder).unwrap_or(usize::MAX);
+    let wait = wait(&backend, finder);
+    let queue = before.map(|before| before.group.queue().clone()).unwrap_or_default();
     let (mut endpoints, mut servers) = (Vec::new(), Vec::<Server>::new());
     let texts: Vec<&str> = backend.servers.iter().map(|text| text.get_ref().as_str()).collect();
     let mut seen = HashSet::new();
@@ -36,7 +38,7 @@ pub(super) fn backend(
         let Some(endpoint) = finder.take(text.span(), endpoint(text.get_ref())) else { continue };
         let is_drained = backend.drain.iter().any(|drained| drained.get_ref() == text.get_ref());
         let server = Server::new(endpoints.len(), text.get_ref(), now).with_max_connections(most);
-        servers.push(server.with_passive(passive).drained(is_drained));
+        servers.push(server.with_passive(passive).drained(is_drained).with_queue(queue.clone()));
         endpoints.push(endpoint);
     }
     for drained in backend.drain.iter().filter(|drained| !texts.contains(&drained.get_ref().as_str())) {
@@ -53,10 +55,11 @@ pub(super) fn backend(
     Backend {
         name: name.to_owned(),
         endpoints,
-        group: Group::new(balance, Backend::servers_from(servers, before)),
+        group: Group::new(balance, Backend::servers_from(servers, before), queue),
         hash,
         sticky,
         times: times(&backend),
+        wait,
         check,
     }
 }
@@ -128,6 +131,25 @@ fn times(backend: &file::Backend) -> Times {
         body: or(backend.body_time, usual.body),
         idle: or(backend.idle_time, usual.idle),
         tunnel: or(backend.tunnel_time, usual.tunnel),
+    }
+}
+
+/// The wait for a server that has room.
+fn wait(backend: &file::Backend, finder: &mut Finder<'_>) -> Wait {
+    let usual = Wait::default();
+    let keys = [
+        (backend.wait_queue.as_ref().map(Spanned::span), "wait-queue"),
+        (backend.wait_time.as_ref().map(Spanned::span), "wait-time"),
+    ];
+    for (span, key) in keys {
+        if let Some(span) = span.filter(|_| backend.max_connections.is_none()) {
+            finder
+                .add(span, format!("{key} has no effect without max-connections: add that key, or leave this one out"));
+        }
+    }
+    Wait {
+        most: backend.wait_queue.as_ref().map_or(usual.most, |most| *most.get_ref()),
+        time: backend.wait_time.as_ref().map_or(usual.time, |time| time.get_ref().0),
     }
 }
 

@@ -120,6 +120,8 @@ pub(super) struct Backend {
     pub(super) hash: Option<Text>,
     pub(super) sticky_cookie: Option<Text>,
     pub(super) max_connections: Option<Spanned<usize>>,
+    pub(super) wait_queue: Option<Spanned<usize>>,
+    pub(super) wait_time: Option<Spanned<Time>>,
     pub(super) failures: Option<u32>,
     pub(super) failure_time: Option<Time>,
     pub(super) connect_time: Option<Time>,

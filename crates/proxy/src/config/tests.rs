@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Action, HashOf, HostSent, NoRoute};
+use crate::plan::{Action, HashOf, HostSent, NoRoute, Wait};
 use std::time::Duration;
 
 const WHOLE: &str = r#"
@@ -38,6 +38,8 @@ drain = ["http://10.0.0.2:3000"]
 balance = "least-connections"
 sticky-cookie = "srv"
 max-connections = 100
+wait-queue = 20
+wait-time = "1500ms"
 failures = 5
 failure-time = "20s"
 connect-time = "2s"
@@ -75,6 +77,7 @@ fn a_whole_configuration_becomes_a_plan() {
     let app = &plan.backends[forward.backend];
     assert_eq!((app.name.as_str(), app.sticky.as_deref()), ("app", Some("srv")));
     assert_eq!(app.check.as_ref().unwrap().every, Duration::from_secs(3));
+    assert_eq!(app.wait, Wait { most: 20, time: Duration::from_millis(1500) });
     assert_eq!((app.times.connect, app.times.tunnel), (Duration::from_secs(2), Duration::from_secs(7200)));
     let (api, path) = plan.route(Some("app.example"), "/api/x", Some("10.1.1.1".parse().unwrap())).unwrap();
     assert_eq!(api.path.rewrite(&path, "/v1"), "/v1/x");
@@ -146,6 +149,8 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         ("check = { fall = 0 }", "from 1 on"),
         ("check = { path = \"/\" }", "only connect"),
         ("max-connections = \"many\"", "expected"),
+        ("wait-queue = 5", "add that key"),
+        ("wait-time = \"1s\"", "max-connections"),
     ] {
         let backend = if remedy == "only connect" { backend.replace("http:", "https:") } else { backend.to_owned() };
         let said = faults(&format!("{backend}{line}\n"));

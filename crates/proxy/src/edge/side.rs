@@ -1,5 +1,6 @@
-use super::meter::{EndMeter, Meter};
 use crate::balance::{Lease, Passive};
+use crate::balance::{Lease, Place};
+use super::meter::{EndMeter, Meter};
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
 use crate::messages::{End, Offer};
@@ -65,6 +66,10 @@ pub struct Exchange {
     pub(super) plan: Arc<Plan>,
     pub(super) backend: Arc<Backend>,
     pub(super) lease: Option<Lease>,
+    /// Its place among those that wait for a server with room.
+    pub(super) place: Option<Place>,
+    /// The end of all its waits for one, once it has waited.
+    pub(super) wait_end: Option<Instant>,
     /// Servers that could not be reached.
     pub(super) tried: Vec<usize>,
     pub(super) source: Option<IpAddr>,
