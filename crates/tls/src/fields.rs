@@ -1,10 +1,12 @@
 //! Fields of a certificate (RFC 5280, section 4.1) that TLS libraries do not show.
 
 use crate::der::{BITS, Der, EXPLICIT_0, INTEGER, OBJECT, OCTETS, SEQUENCE, TIME, UTC_TIME, seconds};
+use crate::names::{self, AlternativeName};
 use crate::signed::Key;
 
-// Extensions: 2.5.29.15, 2.5.29.35 and 2.5.29.37.
+// Extensions: 2.5.29.15, 2.5.29.17, 2.5.29.35 and 2.5.29.37.
 const KEY_USAGE: [u8; 3] = [0x55, 0x1d, 15];
+const ALTERNATIVE_NAMES: [u8; 3] = [0x55, 0x1d, 17];
 const AUTHORITY_KEY_ID: [u8; 3] = [0x55, 0x1d, 35];
 const EXTENDED_KEY_USAGE: [u8; 3] = [0x55, 0x1d, 37];
 // Extensions of PKIX: 1.3.6.1.5.5.7.1.1 and .24.
@@ -157,6 +159,12 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub const fn subject(&self) -> &'a [u8] {
         self.subject
+    }
+
+    /// Its other names, in their order.
+    #[must_use]
+    pub fn alternative_names(&self) -> Vec<AlternativeName<'a>> {
+        self.extension(&ALTERNATIVE_NAMES).map(names::alternative).unwrap_or_default()
     }
 
     /// The value of an extension, which is DER itself.

@@ -56,6 +56,7 @@ mod helpers;
 mod kind;
 pub mod mixed;
 mod named;
+pub mod names;
 pub mod ocsp;
 pub mod pem;
 pub mod plain;
