@@ -443,7 +443,8 @@ impl Arguments {
         self.common.privilege.confine_calls(self.reach(acme.is_some()))?;
         #[cfg(feature = "proxy")]
         if let Some(front) = &self.front {
-            front.begin(gate)?;
+            let reach = self.reach(acme.is_some());
+            front.begin(gate, self.common.privilege.confines_files().then_some(reach))?;
         }
         let renewing = acme.as_ref().zip(files.as_ref()).map(|(acme, files)| acme.renew(files, reloader.clone()));
         let renewing = renewing.transpose()?;
@@ -535,10 +536,11 @@ impl Arguments {
 
     /// The needs of the server once it serves at these addresses.
     fn needs(&self, addresses: Vec<Address>) -> Needs {
+        let mut folders: Vec<PathBuf> = Vec::new();
         #[cfg(feature = "files")]
-        let folder = self.files.clone();
-        #[cfg(not(feature = "files"))]
-        let folder = None;
+        folders.extend(self.files.clone());
+        #[cfg(feature = "proxy")]
+        folders.extend(self.front.iter().flat_map(Front::folders));
         let mut files = self.common.tls.paths();
         #[cfg(feature = "proxy")]
         files.extend(self.front.iter().flat_map(Front::paths));
@@ -546,7 +548,7 @@ impl Arguments {
             files: files.into_iter().chain(self.hub_rules.paths()).collect(),
             reach: self.reach(self.common.tls.acme.is_on()),
             state: self.common.tls.acme.folder(),
-            folder,
+            folders,
             key_log: self.common.tls.key_log_path(),
             access_log: self.common.access_log.clone().filter(|path| path.as_os_str() != "-"),
             addresses: addresses.into_iter().chain(self.common.admin.address().cloned()).collect(),
@@ -663,8 +665,9 @@ impl Arguments {
         };
         config.upgrade.subprotocols.clone_from(&self.messages.subprotocol);
         #[cfg(feature = "proxy")]
-        if self.front.is_some() {
+        if let Some(front) = &self.front {
             config.raw = true;
+            front.apply(&mut config, loops.max_connections);
         }
         Ok(config)
     }

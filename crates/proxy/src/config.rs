@@ -6,6 +6,7 @@ mod backend;
 mod fault;
 mod file;
 mod files;
+mod listener;
 mod messages;
 mod route;
 
@@ -13,12 +14,14 @@ pub use self::fault::{Fault, Faults};
 use self::fault::{Finder, unreadable};
 use self::file::File;
 use self::files::{Files, read_file};
-use crate::plan::{Backend, CertificatePaths, Plan};
+use crate::certificates::CertificateNames;
+use crate::plan::{Backend, CertificatePaths, Certified, Plan};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::StatusCode;
+use toml::Spanned;
 
 /// Reads the file of a configuration. Servers that `before` had too keep their counts and health.
 ///
@@ -46,7 +49,7 @@ pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Re
     };
     let reader = Reader { files: Files::of(path), before, now };
     let mut plan = reader.plan(file, &mut finder);
-    plan.files = reader.files.into_seen();
+    (plan.files, plan.folders) = reader.files.into_seen();
     finder.finish(plan)
 }
 
@@ -86,9 +89,12 @@ impl Reader<'_> {
             traceparent: file.traceparent.unwrap_or(false),
             ..Plan::default()
         };
-        if let Some(plain) = file.plain.filter(|plain| *plain.get_ref() && !plan.certificates.is_empty()) {
+        if let Some(plain) = file.plain.as_ref().filter(|plain| *plain.get_ref() && !plan.certificates.is_empty()) {
             finder.add(plain.span(), "plain = true serves without TLS: leave it out, or the certificates");
         }
+        plan.names = CertificateNames::read(&plan.certificates, read_file);
+        self.client_certificates(&file, &mut plan, finder);
+        listener::add(self, file.acme, (&file.client, &file.limits), &mut plan, finder);
         let mut backends = BTreeMap::new();
         for (name, backend) in file.backend {
             let before = self.before.and_then(|plan| plan.backends.iter().find(|old| old.name == *name.get_ref()));
@@ -99,7 +105,7 @@ impl Reader<'_> {
         }
         let mut used = vec![false; plan.backends.len()];
         if file.route.is_empty() {
-            finder.add(0..0, "there is no route: add [[route]] with to = \"…\", redirect or answer");
+            finder.add(0..0, "there is no route: add [[route]] with to = \"…\", redirect, answer or files");
         }
         let mut lines = Vec::new();
         for entry in file.route {
@@ -134,6 +140,32 @@ impl Reader<'_> {
         }
         plan
     }
+
+    /// The authorities of client certificates.
+    fn client_certificates(&self, file: &File, plan: &mut Plan, finder: &mut Finder<'_>) {
+        plan.client_ca = file.client_ca.as_ref().map(|path| self.files.path(path.get_ref()));
+        if let Some(path) = file.client_ca.as_ref().filter(|_| plan.plain) {
+            finder.add(path.span(), "plain = true serves without TLS: leave it out, or client-ca");
+        }
+        let Some(given) = &file.client_certificate else { return };
+        if plan.client_ca.is_none() {
+            finder.add(given.span(), "client-certificate has no effect without client-ca: add that key");
+        }
+        plan.client_certificate = match given.get_ref() {
+            file::Certified::Required => Certified::Required,
+            file::Certified::Optional => Certified::Optional,
+        };
+    }
+}
+
+/// A number that is not 0.
+fn positive<T: Copy + Default + PartialEq>(given: Option<&Spanned<T>>, finder: &mut Finder<'_>) -> Option<T> {
+    let given = given?;
+    if *given.get_ref() == T::default() {
+        finder.add(given.span(), "0 is too few: write a number from 1 on, or leave the key out");
+        return None;
+    }
+    Some(*given.get_ref())
 }
 
 #[cfg(test)]

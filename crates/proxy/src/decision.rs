@@ -1,9 +1,10 @@
-use crate::plan::{Action, Answer, Forward, NoRoute, Plan, Route};
-use crate::route::NormalPath;
+use crate::plan::{Action, Answer, Folder, Forward, NoRoute, Plan, Route};
+use crate::route::{Host, NormalPath};
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 use tautline::http::{HeaderValue, Method, Response, StatusCode, header};
 use tautline::layers::ws::handshake::authority;
-use tautline::{Address, Request};
+use tautline::{Address, Reply, Request};
 
 /// The outcome for a request, as far as its head decides it.
 #[derive(Debug)]
@@ -16,6 +17,15 @@ pub enum Decision<'p> {
         forward: &'p Forward,
         /// The target of the request for the server.
         target: String,
+    },
+    /// Answer it with a file, by this route.
+    Files {
+        /// The route.
+        route: &'p Route,
+        /// The folder.
+        folder: &'p Folder,
+        /// The path below it, with a slash at its front.
+        path: String,
     },
     /// Answer it, by this route if there is one.
     Answer(Option<&'p Route>, Response<Vec<u8>>),
@@ -30,6 +40,10 @@ impl Plan {
         if matches!(*head.method(), Method::CONNECT | Method::TRACE) {
             return Decision::Answer(None, self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
         }
+        if self.is_misdirected(request) {
+            let why = "this connection is for the host of another certificate";
+            return Decision::Answer(None, self.status(StatusCode::MISDIRECTED_REQUEST, why));
+        }
         let target = head.uri().path_and_query().map_or("/", |target| target.as_str());
         let (route, path) = match self.route(authority(head), target, source(request.peer)) {
             Ok(found) => found,
@@ -38,6 +52,10 @@ impl Plan {
                 return Decision::Answer(None, self.status(error.status(), why));
             }
         };
+        if route.needs_certificate && request.tls.peer_certificates.is_empty() {
+            let why = "a client certificate is needed";
+            return Decision::Answer(Some(route), self.status(StatusCode::FORBIDDEN, why));
+        }
         match &route.action {
             Action::Forward(forward) => {
                 if request.is_upgrade && route.origins.as_ref().is_some_and(|origins| !origins.allow(head)) {
@@ -46,8 +64,17 @@ impl Plan {
                         self.status(StatusCode::FORBIDDEN, "this Origin may not connect"),
                     );
                 }
-                let target = target_for(route, forward, &path);
+                let target = target_for(route, forward.rewrite.as_deref(), &path);
                 Decision::Forward { route, forward, target }
+            }
+            Action::Files(_) if request.is_upgrade => {
+                let why = "there are files here, and no WebSocket";
+                Decision::Answer(Some(route), self.status(StatusCode::NOT_FOUND, why))
+            }
+            Action::Files(folder) => {
+                let mut path = target_for(route, folder.rewrite.as_deref(), &path);
+                path.truncate(path.find('?').unwrap_or(path.len()));
+                Decision::Files { route, folder, path }
             }
             Action::Redirect { status, to } => {
                 let mut response = self.status(*status, "");
@@ -64,6 +91,27 @@ impl Plan {
                 Decision::Answer(Some(route), response)
             }
         }
+    }
+
+    /// The answer to a request of a source that has had too many.
+    pub(crate) fn too_many(&self, request: &Request<'_>, now: Instant) -> Option<Response<Vec<u8>>> {
+        let source = source(request.peer)?;
+        let wait = self.limits.iter().find_map(|limit| limit.count(source, now).err())?;
+        let mut response = self.status(StatusCode::TOO_MANY_REQUESTS, "");
+        let seconds = wait.saturating_add(Duration::from_millis(999)).as_secs();
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        Some(response)
+    }
+
+    /// Whether the host of a request has another certificate than its connection (RFC 9110, section 7.4).
+    ///
+    /// A client without a name in TLS has got the first certificate, and has decided that it will do.
+    fn is_misdirected(&self, request: &Request<'_>) -> bool {
+        let Some((names, server_name)) = self.names.as_ref().zip(request.tls.server_name.as_deref()) else {
+            return false;
+        };
+        let host = authority(request.http).and_then(Host::new);
+        host.is_some_and(|host| !names.serve(server_name, host.as_str()))
     }
 
     /// An answer of the proxy itself: the page of the configuration, or the status in words.
@@ -83,6 +131,26 @@ impl Plan {
     }
 }
 
+impl Folder {
+    /// The answer to a request for a file.
+    pub(crate) fn reply<T>(&self, plan: &Plan, request: &Request<'_>, path: &str) -> Reply<T> {
+        let mut reply = self.files.reply_at(request, path);
+        match &mut reply {
+            Reply::Respond(response) => {
+                if plan.page(response.status()).is_some() {
+                    let page = plan.status(response.status(), "");
+                    *response.body_mut() = page.body().clone();
+                    response.headers_mut().extend(page.headers().clone());
+                }
+                self.response.apply(response.headers_mut());
+            }
+            Reply::Stream(response) => self.response.apply(response.headers_mut()),
+            _ => {}
+        }
+        reply
+    }
+}
+
 /// The address of a client, if it has one.
 pub(crate) fn source(peer: &Address) -> Option<IpAddr> {
     match peer {
@@ -97,8 +165,8 @@ pub(crate) fn proxy_before(request: &Request<'_>) -> Option<IpAddr> {
     source(&via.direct)
 }
 
-fn target_for(route: &Route, forward: &Forward, path: &NormalPath) -> String {
-    match &forward.rewrite {
+fn target_for(route: &Route, rewrite: Option<&str>, path: &NormalPath) -> String {
+    match rewrite {
         Some(with) => route.path.rewrite(path, with),
         None => format!("{}{}", path.as_str(), path.query()),
     }
@@ -109,7 +177,6 @@ mod tests {
     use super::*;
     use crate::config;
     use std::path::Path;
-    use std::time::Instant;
     use tautline::http;
 
     const TEXT: &str = r#"
@@ -133,6 +200,7 @@ servers = ["http://127.0.0.1:1"]
         let plan = config::parse(Path::new("t"), TEXT, None, Instant::now()).unwrap();
         let (head, peer) = (request.body(()).unwrap(), "192.0.2.1:1".parse().unwrap());
         match plan.decide(&Request::new(&head, &peer, &Default::default())) {
+            Decision::Files { path, .. } => Ok(path),
             Decision::Forward { target, .. } => Ok(target),
             Decision::Answer(_, response) => {
                 let location = response.headers().get("location").map(|location| location.to_str().unwrap().to_owned());

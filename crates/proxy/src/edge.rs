@@ -23,11 +23,13 @@ pub use side::{Arriving, Exchange, ServerSide, Side};
 use crate::balance::{Attempt, Lease};
 use crate::decision::{Decision, proxy_before, source};
 use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
+use crate::forward::identity::set_identity;
 use crate::forward::{Body, Form, Framing};
 use crate::identity::{Random, identify};
 use crate::live::Live;
 use crate::messages::Offer;
 use crate::plan::{Endpoint, Place};
+use crate::resolving::Resolved;
 use meter::{Meter, note_place, note_request};
 use peer::{MOST_WAITING, Other, Peer};
 use pool::Pool;
@@ -40,7 +42,7 @@ use tautline::layers::buf::Buf;
 use tautline::layers::engine::{Others, Raw, RawEvent};
 use tautline::layers::ws::handshake::{BodyReader, Reply as Shape, write_response};
 use tautline::{
-    Address, Cause, CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Request, Target,
+    Address, Cause, CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Reply, Request, Target,
 };
 
 /// The timer of a client's connection.
@@ -88,6 +90,11 @@ impl Edge {
             if let Some(Side::Server(server)) = others.state(idle)
                 && server.client.is_none()
             {
+                // Its address may be gone, and another one has the requests from now on.
+                if exchange.resolved().is_some_and(|resolved| !resolved.has(&server.address)) {
+                    others.end(idle);
+                    continue;
+                }
                 server.reuse(client);
                 others.write(idle, &head);
                 exchange.server = Some(idle);
@@ -97,7 +104,9 @@ impl Edge {
             }
         }
         let unusable = |error: String| (StatusCode::BAD_GATEWAY, error);
-        let target = target(&endpoint, exchange.backend.times.connect).map_err(|error| unusable(error.to_string()))?;
+        let target = target(&endpoint, exchange.backend.times.connect);
+        let mut target = target.map_err(|error| unusable(error.to_string()))?;
+        target.addresses = exchange.resolved().map(Resolved::next).unwrap_or_default();
         let dial = others.shard().handle().connect(target).map_err(|error| unusable(error.to_string()))?;
         exchange.dial = Some(dial);
         exchange.meter.connects(now);
@@ -138,7 +147,7 @@ impl Edge {
         let (took, open) = exchange.meter.connected(now);
         exchange.server = Some(id);
         exchange.due = now + exchange.backend.times.head;
-        *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, client, open)));
+        *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, raw.peer().clone(), client, open)));
         let mut others = raw.others();
         others.note(client, |notes| notes.set("connect", took));
         answer::put(&mut others, client, Side::Client(exchange));
@@ -436,6 +445,10 @@ impl Handler for Edge {
 
     fn on_raw_request(&mut self, raw: &mut Raw<'_, Side>, request: &Request<'_>) -> bool {
         let plan = self.live.plan();
+        if let Some(response) = plan.too_many(request, Instant::now()) {
+            answer(raw, &response, Shape::to(request.http));
+            return true;
+        }
         let (route, forward, target) = match plan.decide(request) {
             Decision::Forward { route, forward, target } => (route, forward, target),
             Decision::Answer(route, response) => {
@@ -443,6 +456,11 @@ impl Handler for Edge {
                 raw.note(|notes| notes.set("route", route.map_or("-", |route| route.name.as_str()).into()));
                 answer(raw, &response, Shape::to(request.http));
                 return true;
+            }
+            // The loop answers it as any other server does: `on_request`.
+            Decision::Files { route, .. } => {
+                raw.note(|notes| notes.set("route", route.name.as_str().into()));
+                return false;
             }
         };
         let shape = Shape::after_body(request.http);
@@ -469,6 +487,9 @@ impl Handler for Edge {
         set_forwarded(&mut headers, Client { address: source, proxy, is_secure });
         let identity = identify(&plan, &mut headers, proxy.is_some(), &mut self.random);
         raw.note(|notes| note_request(notes, &route.name, &identity));
+        if let Some(certificate) = request.tls.peer_certificates.first() {
+            set_identity(&mut headers, certificate);
+        }
         let messages = forward.messages.as_ref().filter(|_| request.is_upgrade);
         let offer = match messages.map(|messages| Offer::take(request.http, &mut headers, messages)).transpose() {
             Ok(offer) => offer.map(Box::new),
@@ -521,6 +542,16 @@ impl Handler for Edge {
             Err((status, why)) => fail(raw, &exchange, status, &why),
         }
         true
+    }
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<Side> {
+        let plan = self.live.plan();
+        match plan.decide(request) {
+            Decision::Files { folder, path, .. } => folder.reply(&plan, request, &path),
+            Decision::Answer(_, response) => Reply::Respond(response),
+            // A reload came between the head of the request and its body, which was read as one for the folder.
+            Decision::Forward { .. } => Reply::status(StatusCode::SERVICE_UNAVAILABLE),
+        }
     }
 
     fn on_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &mut [u8]) -> usize {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+mod certificates;
 pub mod config;
 mod decision;
 pub mod edge;
@@ -16,9 +17,12 @@ mod live;
 pub mod messages;
 pub mod plan;
 mod prefix;
+pub mod rates;
+pub mod resolving;
 pub mod route;
 pub mod tally;
 
+pub use certificates::CertificateNames;
 pub use decision::Decision;
 pub use live::Live;
 pub use plan::Plan;

@@ -1,8 +1,11 @@
 //! The plan: all that a proxy does, in values that never change. A reload makes another one.
 
 use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
+use crate::certificates::CertificateNames;
 use crate::messages::Messages;
 use crate::prefix::Prefix;
+use crate::rates::Limit;
+use crate::resolving::Resolved;
 use crate::route::{Host, NormalPath, PathPattern, Table};
 use crate::tally::{RouteTally, Tallies};
 use std::collections::HashMap;
@@ -10,8 +13,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tautline::Origins;
 use tautline::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use tautline::{Origins, StaticFiles};
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,18 @@ pub struct Plan {
     pub listen: Vec<String>,
     /// Certificates; without any the proxy makes a development certificate.
     pub certificates: Vec<CertificatePaths>,
+    /// The names of these certificates, if there are several: a request for a host of another one is misdirected.
+    pub names: Option<CertificateNames>,
+    /// The file of the authorities of client certificates. A reload does not change it.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client needs a certificate to connect, if there are authorities. A reload does not change it.
+    pub client_certificate: Certified,
+    /// Certificates that the proxy orders itself.
+    pub acme: Option<Ordered>,
+    /// Limits of the listener. A reload does not change them.
+    pub listener: Listener,
+    /// Limits of requests by source.
+    pub limits: Vec<Limit>,
     /// Whether clients come without TLS. A reload does not change it.
     pub plain: bool,
     /// The routes, in the order of the configuration.
@@ -39,6 +54,8 @@ pub struct Plan {
     pub table: Table,
     /// Files that the configuration names, for answers and pages.
     pub files: Vec<PathBuf>,
+    /// Folders whose files routes answer with.
+    pub folders: Vec<PathBuf>,
     /// Answers in place of the short texts that the proxy itself gives.
     pub pages: Vec<(StatusCode, Vec<u8>)>,
     /// Whether each request gets an `X-Request-Id`.
@@ -47,6 +64,54 @@ pub struct Plan {
     pub traceparent: bool,
     /// The counts of requests without a route.
     pub(crate) unrouted: Tallies<RouteTally>,
+}
+
+/// Certificates by ACME: the options of `taut serve --acme`, by their names there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ordered {
+    /// The names of the certificate.
+    pub names: Vec<String>,
+    /// The directory of the authority, if it is not the usual one.
+    pub directory: Option<String>,
+    /// Addresses for messages of the authority.
+    pub contacts: Vec<String>,
+    /// The folder of the account and the certificate.
+    pub folder: Option<PathBuf>,
+    /// Roots of the authority's own server.
+    pub ca: Option<PathBuf>,
+    /// The file with the account to which the ACME account is bound.
+    pub eab: Option<PathBuf>,
+    /// The profile of the certificate.
+    pub profile: Option<String>,
+    /// Whether the certificate needs a stapled OCSP response.
+    pub must_staple: bool,
+    /// The address for HTTP-01.
+    pub http: Option<String>,
+}
+
+/// Limits of the connections of clients. Those that are not set are those of the options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listener {
+    /// Connections of all loops.
+    pub connections: Option<usize>,
+    /// Connections whose handshake or first request is awaited.
+    pub handshakes: Option<usize>,
+    /// From the connection to the end of the head of its first request, TLS included.
+    pub head_time: Option<Duration>,
+    /// From a response to the end of the head of the next request.
+    pub idle_time: Option<Duration>,
+    /// While bytes wait for a client that takes none.
+    pub send_time: Option<Duration>,
+}
+
+/// Whether a client needs a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certified {
+    /// It does.
+    #[default]
+    Required,
+    /// It may show one, which then must be by one of the authorities.
+    Optional,
 }
 
 /// One route.
@@ -62,6 +127,8 @@ pub struct Route {
     pub allow: Vec<Prefix>,
     /// Source addresses that may not use it. They take precedence.
     pub deny: Vec<Prefix>,
+    /// Whether only clients with a certificate may use it.
+    pub needs_certificate: bool,
     /// Pages that may open WebSockets; `None` for all, since the backend has its own rule.
     pub origins: Option<Origins>,
     /// Its counts.
@@ -82,6 +149,19 @@ pub enum Action {
     },
     /// Answer with this.
     Answer(Answer),
+    /// Answer with the files of a folder.
+    Files(Folder),
+}
+
+/// A folder whose files are the answers.
+#[derive(Debug)]
+pub struct Folder {
+    /// The files.
+    pub files: StaticFiles,
+    /// The path in place of the route's own.
+    pub rewrite: Option<String>,
+    /// Changes of the response's headers.
+    pub response: Edits,
 }
 
 /// How requests are passed on.
@@ -159,6 +239,10 @@ pub struct Backend {
     pub name: String,
     /// The addresses of the servers, by their numbers.
     pub endpoints: Vec<Endpoint>,
+    /// The addresses of the servers' names, by their numbers, if they are looked up again and again.
+    pub resolved: Vec<Resolved>,
+    /// Time between two look-ups of a name. Without it each connection looks the name up by itself.
+    pub resolve_every: Option<Duration>,
     /// The servers.
     pub group: Group,
     /// The part of a request whose hash chooses a server.

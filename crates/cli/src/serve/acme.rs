@@ -71,6 +71,25 @@ impl AcmeArguments {
         !self.acme.is_empty()
     }
 
+    /// Takes what a configuration orders, where the options order nothing.
+    #[cfg(feature = "proxy")]
+    pub(super) fn take(&mut self, ordered: &tautline_proxy::plan::Ordered) -> Result<(), Failure> {
+        if self.is_on() {
+            return Err(Failure::usage("[acme] is in the configuration: leave out --acme"));
+        }
+        let http = ordered.http.as_deref().map(listen).transpose();
+        self.acme_http = http.map_err(|how| Failure::usage(format!("[acme] http: {how}")))?;
+        self.acme.clone_from(&ordered.names);
+        ordered.directory.iter().for_each(|directory| self.acme_directory.clone_from(directory));
+        self.acme_contact.clone_from(&ordered.contacts);
+        self.acme_folder.clone_from(&ordered.folder);
+        self.acme_ca.clone_from(&ordered.ca);
+        self.acme_eab.clone_from(&ordered.eab);
+        self.acme_profile.clone_from(&ordered.profile);
+        self.acme_must_staple = ordered.must_staple;
+        Ok(())
+    }
+
     /// The folder; `None` without --acme.
     pub(super) fn folder(&self) -> Option<PathBuf> {
         self.is_on().then(|| self.acme_folder.clone().or_else(usual_folder)).flatten()

@@ -25,6 +25,14 @@ impl AcmeArguments {
         !self.acme.is_empty()
     }
 
+    /// Takes the names of a configuration, which [`check`](Self::check) refuses.
+    #[cfg(feature = "proxy")]
+    #[expect(clippy::unnecessary_wraps, reason = "as with the feature acme")]
+    pub(super) fn take(&mut self, ordered: &tautline_proxy::plan::Ordered) -> Result<(), Failure> {
+        self.acme.clone_from(&ordered.names);
+        Ok(())
+    }
+
     #[expect(clippy::unused_self, reason = "as with the feature acme")]
     pub(super) const fn folder(&self) -> Option<PathBuf> {
         None

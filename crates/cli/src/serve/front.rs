@@ -6,19 +6,23 @@ use crate::failure::Failure;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline::layers::tls::mixed::Kind;
-use tautline::{EngineChoice, Fused, Plain, PreparedServer, Server, Then, TlsEngine};
+use tautline::{Config, EngineChoice, Fused, Plain, PreparedServer, Server, Then, TlsEngine};
 use tautline_proxy::edge::Edge;
 use tautline_proxy::health::Checks;
 use tautline_proxy::plan::Place;
+use tautline_proxy::resolving::Resolving;
 use tautline_proxy::tally::Figures;
 use tautline_proxy::{Live, Plan, config};
 
 /// Time between two looks at the file. A changed file is read when it has not changed for this time.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The words of the system about a file that this process may not use.
+const DENIED: &str = "Permission denied";
 
 /// Files in the folders of authorities, with those to which links there lead.
 const AUTHORITIES: [&str; 4] = [
@@ -82,12 +86,14 @@ struct Inner {
     source: Source,
     live: Live,
     /// Those of the plan of the moment. The lock also keeps two reloads apart.
-    checks: Mutex<Option<Checks>>,
+    checks: Mutex<Option<(Checks, Resolving)>>,
+    /// The others that a hardened process may connect to, whatever a reload says.
+    confined: OnceLock<Reach>,
 }
 
 impl Front {
     pub(super) fn new(source: Source, plan: Plan) -> Self {
-        Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None) }))
+        Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None), confined: OnceLock::new() }))
     }
 
     /// Starts the loops.
@@ -101,8 +107,9 @@ impl Front {
         Figures::of(&self.0.live.plan(), Instant::now())
     }
 
-    /// Begins the checks of the servers, and the look-out for a change of the file.
-    pub(super) fn begin(&self, gate: &mut Gate) -> Result<(), Failure> {
+    /// Begins the checks and look-ups of the servers, and the look-out for a change of the file. The process is `confined` to these others.
+    pub(super) fn begin(&self, gate: &mut Gate, confined: Option<Reach>) -> Result<(), Failure> {
+        confined.into_iter().for_each(|reach| _ = self.0.confined.set(reach));
         let front = self.clone();
         gate.spawn("checks", move || front.check(&front.0.live.plan()))?;
         if let Source::File(path) = &self.0.source {
@@ -115,9 +122,13 @@ impl Front {
     /// Reads the configuration again. If it has a fault, nothing changes.
     pub(super) fn reload(&self) {
         let before = self.0.live.plan();
-        match self.0.source.plan(Some(&before)) {
+        let plan = self.0.source.plan(Some(&before)).and_then(|plan| self.permit(plan));
+        match plan {
             Err(faults) => {
-                let faults = faults.to_string().replace('\n', "; "); // the log escapes ends of lines
+                let mut faults = faults.to_string().replace('\n', "; "); // the log escapes ends of lines
+                if self.0.confined.get().is_some() && faults.contains(DENIED) {
+                    faults += "; --harden closes files and folders that are new in it: `taut upgrade` opens them";
+                }
                 log::error!("the configuration is not reloaded, and nothing changes: {faults}");
             }
             Ok(plan) => {
@@ -125,6 +136,10 @@ impl Front {
                     (plan.listen != before.listen, "listen"),
                     (plan.plain != before.plain, "plain"),
                     (plan.certificates != before.certificates, "certificates"),
+                    (plan.acme != before.acme, "[acme]"),
+                    (plan.listener != before.listener, "[client], or connections or handshakes of [limits],"),
+                    (plan.client_ca != before.client_ca, "client-ca"),
+                    (plan.client_certificate != before.client_certificate, "client-certificate"),
                 ];
                 for (_, key) in stays.into_iter().filter(|(changed, _)| *changed) {
                     log::warn!(
@@ -142,26 +157,47 @@ impl Front {
         }
     }
 
-    fn check(&self, plan: &Plan) {
-        let mut checks = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        match Checks::start(plan) {
-            Ok(started) => *checks = Some(started),
-            Err(error) => log::error!("the servers are not checked: cannot start a thread: {error}"),
+    /// Refuses a plan that a hardened process cannot follow.
+    fn permit(&self, plan: Plan) -> Result<Plan, Failure> {
+        let Some(own) = self.0.confined.get() else { return Ok(plan) };
+        let wanted = reach_of(&plan);
+        let lacks = [
+            (wanted.unix && !own.unix, "the first server at a Unix socket"),
+            (wanted.internet && !own.internet, "the first server with an address"),
+        ];
+        match lacks.into_iter().find(|(is_lacking, _)| *is_lacking) {
+            None => Ok(plan),
+            Some((_, what)) => Err(Failure::usage(format!(
+                "{what} is new, and --harden has closed such sockets to this process: `taut upgrade` makes the change"
+            ))),
         }
     }
 
-    /// Reloads the file after each change.
+    fn check(&self, plan: &Plan) {
+        let mut checks = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        match Checks::start(plan).and_then(|started| Ok((started, Resolving::start(plan)?))) {
+            Ok(started) => *checks = Some(started),
+            Err(error) => log::error!("the servers are not checked or looked up: cannot start a thread: {error}"),
+        }
+    }
+
+    /// Reloads the file after each change, and after one of a certificate, whose names count.
     fn watch(&self, path: &Path) {
-        let mut seen = Stamp::of(path);
+        let stamps = || -> Vec<Stamp> {
+            let plan = self.0.live.plan();
+            let certificates = plan.certificates.iter().map(|paths| paths.cert.as_path());
+            std::iter::once(path).chain(certificates).map(Stamp::of).collect()
+        };
+        let mut seen = stamps();
         loop {
             thread::sleep(WATCH_INTERVAL);
-            let now = Stamp::of(path);
+            let now = stamps();
             if now == seen {
                 continue;
             }
             // Half a file is not read.
             thread::sleep(WATCH_INTERVAL);
-            if Stamp::of(path) == now {
+            if stamps() == now {
                 seen = now;
                 self.reload();
             }
@@ -179,13 +215,35 @@ impl Front {
         paths
     }
 
+    /// Sets the limits and times of clients. Options take precedence.
+    pub(super) fn apply(&self, config: &mut Config, most_connections: Option<usize>) {
+        let listener = self.0.live.plan().listener;
+        let (limits, deadlines) = (&mut config.limits, &mut config.deadlines);
+        let set = |value: &mut Duration, given: Option<Duration>| given.into_iter().for_each(|given| *value = given);
+        set(&mut deadlines.handshake, listener.head_time);
+        set(&mut deadlines.http, listener.idle_time);
+        set(&mut deadlines.send, listener.send_time);
+        limits.max_connections = most_connections.or(listener.connections).unwrap_or(limits.max_connections);
+        limits.max_handshakes = listener.handshakes.unwrap_or(limits.max_handshakes);
+    }
+
+    /// The folders whose files it serves.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        self.0.live.plan().folders.clone()
+    }
+
     /// The servers that it may connect to. A reload may add others of the same kinds.
     pub(super) fn reach(&self, orders: bool) -> Reach {
-        let plan = self.0.live.plan();
-        let mut places = plan.backends.iter().flat_map(|backend| &backend.endpoints).map(|endpoint| &endpoint.place);
-        let unix = places.clone().any(|place| matches!(place, Place::Unix(_)));
-        Reach { internet: orders || places.any(|place| matches!(place, Place::Tcp { .. })), unix }
+        let reach = reach_of(&self.0.live.plan());
+        Reach { internet: orders || reach.internet, ..reach }
     }
+}
+
+/// The servers that a plan connects to.
+fn reach_of(plan: &Plan) -> Reach {
+    let mut places = plan.backends.iter().flat_map(|backend| &backend.endpoints).map(|endpoint| &endpoint.place);
+    let unix = places.clone().any(|place| matches!(place, Place::Unix(_)));
+    Reach { internet: places.any(|place| matches!(place, Place::Tcp { .. })), unix }
 }
 
 /// Properties of a file by which a change is noticed.

@@ -35,8 +35,8 @@ pub(super) struct Needs {
     pub(super) files: Vec<PathBuf>,
     /// A folder of certificates that it orders, and for which it connects to an authority.
     pub(super) state: Option<PathBuf>,
-    /// A folder whose files it serves.
-    pub(super) folder: Option<PathBuf>,
+    /// Folders whose files it serves.
+    pub(super) folders: Vec<PathBuf>,
     /// A file to which it writes.
     pub(super) key_log: Option<PathBuf>,
     /// A file to which it writes, and that it may make again.
@@ -108,7 +108,7 @@ impl PrivilegeArguments {
         }
         folders.names = needs.reach.internet;
         folders.state.extend(needs.state);
-        folders.read.extend(needs.folder);
+        folders.read.extend(needs.folders);
         folders.write.extend(needs.key_log);
         needs.access_log.iter().for_each(|path| folders.add_made_file(path));
         folders.refuse_root()?;

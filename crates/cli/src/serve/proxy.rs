@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use clap::{Args as _, FromArgMatches as _};
 use std::path::{Path, PathBuf};
 use tautline_proxy::Plan;
+use tautline_proxy::plan::Certified;
 
 /// Pass HTTP and WebSockets on to the servers behind it.
 ///
@@ -53,8 +54,7 @@ impl ProxyArguments {
         if server.common.listen.is_empty() {
             server.common.listen = listening(&plan)?;
         }
-        let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-        server.common.tls.take_certificates(pairs.collect(), plan.plain)?;
+        take_tls(&mut server.common.tls, &plan)?;
         server.front = Some(Front::new(source, plan));
         Ok(server)
     }
@@ -65,6 +65,20 @@ fn bare() -> Result<Arguments, Failure> {
     let none = Arguments::augment_args(clap::Command::new("proxy")).try_get_matches_from(["proxy"]);
     let server = none.and_then(|none| Arguments::from_arg_matches(&none));
     server.map_err(|error| Failure::failed(format!("the options have no defaults: {error}")))
+}
+
+/// Adds the certificates and the authorities of a plan.
+fn take_tls(tls: &mut TlsArguments, plan: &Plan) -> Result<(), Failure> {
+    let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
+    tls.take_certificates(pairs.collect(), plan.plain)?;
+    if let Some(ordered) = &plan.acme {
+        if tls.plain || tls.has_certificates() {
+            return Err(Failure::usage("[acme] is in the configuration: leave out --plain, --cert and --key"));
+        }
+        tls.acme.take(ordered)?;
+    }
+    let is_optional = plan.client_certificate == Certified::Optional;
+    plan.client_ca.iter().try_for_each(|path| tls.take_client_ca(path.clone(), is_optional))
 }
 
 /// The addresses of a plan.
@@ -85,8 +99,7 @@ pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, F
     let source = Source::File(path.to_owned());
     let plan = source.plan(None)?;
     server.common.listen = listening(&plan)?;
-    let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-    server.common.tls.take_certificates(pairs.collect(), plan.plain)?;
+    take_tls(&mut server.common.tls, &plan)?;
     server.front = Some(Front::new(source, plan));
     Ok(server)
 }

@@ -7,7 +7,9 @@ use crate::output;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline::{CertificateFiles, Reloader, ServerConfig, ServerFiles, TicketFile, Tickets, Tls, TlsEngine, Watch};
+use tautline::{
+    CertificateFiles, ClientAuth, Reloader, ServerConfig, ServerFiles, TicketFile, Tickets, Tls, TlsEngine, Watch,
+};
 
 /// Time between two looks at the files. A changed file is read when it has not changed for this time.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,6 +43,9 @@ pub(super) struct TlsArguments {
     /// Require client certificates by an authority in this PEM file. Sessions are then not resumed.
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
+    /// Serve clients without a certificate, too.
+    #[arg(skip)]
+    client_may_be_unknown: bool,
     /// Tickets per TLS 1.3 handshake; 0 turns resumption off.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(..=i64::from(ServerConfig::MOST_TICKETS)))]
     tickets: u8,
@@ -87,6 +92,23 @@ impl TlsArguments {
         let (certs, keys): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         self.cert.extend(certs);
         self.key.extend(keys);
+        Ok(())
+    }
+
+    /// Whether there are certificates among the options.
+    #[cfg(feature = "proxy")]
+    pub(super) const fn has_certificates(&self) -> bool {
+        !self.cert.is_empty()
+    }
+
+    /// Takes the authorities of client certificates of a configuration, where the options have none.
+    #[cfg(feature = "proxy")]
+    pub(super) fn take_client_ca(&mut self, path: PathBuf, is_optional: bool) -> Result<(), Failure> {
+        if self.client_ca.is_some() || self.plain {
+            return Err(Failure::usage("client-ca is in the configuration: leave out --client-ca and --plain"));
+        }
+        self.client_ca = Some(path);
+        self.client_may_be_unknown = is_optional;
         Ok(())
     }
 
@@ -145,7 +167,11 @@ impl TlsArguments {
                 "--ticket-secret has no effect with --client-ca: sessions of clients with certificates are not resumed",
             );
         }
-        let config = ServerConfig::default().with_key_log(self.key_log).with_tickets(self.tickets());
+        let mut config = ServerConfig::default().with_key_log(self.key_log).with_tickets(self.tickets());
+        if self.client_may_be_unknown {
+            // The roots are those of the file.
+            config = config.with_client_auth(ClientAuth::Optional(Vec::new()));
+        }
         let mut files = ServerFiles::new(config.with_tickets_per_handshake(self.tickets.max(1)));
         for (index, (chain, key)) in self.cert.iter().zip(&self.key).enumerate() {
             let certificate = CertificateFiles::new(chain, key);

@@ -1,15 +1,17 @@
 //! `taut proxy`: in front of a server of ours and of scripted ones.
 
 use super::admin::exchange;
-use super::tls::{eventually, hang_up};
+use super::tls::{eventually, hang_up, openssl_is_there};
 use super::{Finished, Home, Served};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
+use tautline_dev_cert::{Authority, Leaf, Usage};
 
 /// A server that answers each request with its own name and the target that it was asked for. Returns its URL.
 fn named(name: &'static str) -> String {
@@ -173,7 +175,8 @@ fn a_reload_changes_routes_under_live_connections() {
     };
     let file = home.0.join("taut.toml");
     fs::write(&file, config(&one)).unwrap();
-    let proxy = home.proxy(&["--config", "taut.toml"]);
+    let mut proxy = home.proxy(&["--config", "taut.toml"]);
+    let log = lines(&mut proxy);
     let (mut socket, mut client) = (Echo::through(&home, &[&proxy.url]), Client::of(&proxy));
     socket.echoes("before");
     assert_eq!(client.get("/api/x").1, "one /x");
@@ -184,16 +187,16 @@ fn a_reload_changes_routes_under_live_connections() {
     // A fault changes nothing, and the next good file is read by itself.
     fs::write(&file, config("127.0.0.1:1").replace("\"echo\"", "\"ech\"")).unwrap();
     hang_up(&proxy);
+    // The file is read before it changes again.
+    let line = line_with(&log, "nothing changes: ");
+    let both = ["did you mean \"echo\"?; taut.toml:", "is no server"].map(|said| line.contains(said));
+    assert_eq!(both, [true; 2], "{line}");
     assert_eq!(client.get("/api/x").1, "two /x");
     fs::write(&file, config(&one)).unwrap();
     eventually("the first server again", || client.get("/api/x").1 == "one /x");
     socket.echoes("still");
     drop(socket);
-    let end = proxy.stop();
-    assert_eq!(end.code, Some(0));
-    let line = end.err.lines().find(|line| line.contains("nothing changes: ")).unwrap_or_default();
-    let both = ["did you mean \"echo\"?; taut.toml:", "is no server"].map(|said| line.contains(said));
-    assert_eq!(both, [true; 2], "{}", end.err);
+    assert_eq!(proxy.stop().code, Some(0));
 }
 
 #[test]
@@ -302,4 +305,162 @@ fn a_hardened_proxy_reaches_a_unix_socket() {
     let proxy = home.proxy(&["--plain", "--to", &to, "--harden"]);
     Echo::through(&home, &[&proxy.url]).echoes("hello");
     assert_eq!((proxy.stop().code, echo.stop().code), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_hardened_proxy_serves_files_and_names_what_a_reload_cannot_add() {
+    let home = Home::new();
+    for folder in ["www", "etc", "other"] {
+        fs::create_dir(home.0.join(folder)).unwrap();
+    }
+    fs::write(home.0.join("www/index.html"), "start").unwrap();
+    let file = home.0.join("etc/taut.toml");
+    let text = format!("plain = true\n[[route]]\nfiles = {:?}\n", home.0.join("www"));
+    fs::write(&file, &text).unwrap();
+    assert_eq!(home.run(&["check", "etc/taut.toml", "--harden"]).code, Some(0));
+    let mut proxy = home.proxy(&["--config", "etc/taut.toml", "--harden"]);
+    let log = lines(&mut proxy);
+    let mut client = Client::of(&proxy);
+    assert_eq!(client.get("/").1, "start");
+    let unix = "[[route]]\npath = \"/app\"\nto = \"app\"\n[backend.app]\nservers = [\"unix:/run/app.sock\"]\n";
+    fs::write(&file, format!("{text}{unix}")).unwrap();
+    hang_up(&proxy);
+    let said = line_with(&log, "nothing changes: ");
+    assert!(said.contains("first server at a Unix socket") && said.contains("taut upgrade"), "{said}");
+    let other = format!("[[route]]\npath = \"/other\"\nfiles = {:?}\n", home.0.join("other"));
+    fs::write(&file, format!("{text}{other}")).unwrap();
+    hang_up(&proxy);
+    // A kernel without Landlock closes no folder.
+    let said = line_with(&log, "reloaded");
+    assert!(said.contains("taut upgrade") || said.contains(": 2 routes"), "{said}");
+    assert_eq!(client.get("/").1, "start");
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+/// The lines of a server's log from now on.
+fn lines(served: &mut Served) -> Receiver<String> {
+    let (tell, told) = channel();
+    let log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
+    thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    told
+}
+
+/// The next line with this text.
+fn line_with(log: &Receiver<String>, text: &str) -> String {
+    loop {
+        let line = log.recv_timeout(Duration::from_secs(30)).unwrap();
+        if line.contains(text) {
+            return line;
+        }
+    }
+}
+
+/// A server whose answers are the heads of requests, in small letters.
+fn telling() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|count| count > 0) {}
+                let body = head.to_ascii_lowercase();
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            });
+        }
+    });
+    url
+}
+
+/// The answer to a request of `openssl s_client` for this name in TLS and this host.
+fn secured(home: &Home, served: &Served, name: &str, host: &str, options: &[&str]) -> String {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-connect", &format!("127.0.0.1:{}", served.port()), "-servername", name, "-quiet"]);
+    client.args(["-ign_eof"]).args(options).current_dir(&home.0);
+    let mut child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let forged = "X-Client-Cert-Verified: true\r\nX_Client_Cert_Subject: CN=forged\r\nClient-Cert: forged\r\n";
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{forged}\r\n");
+    // A server that wants a certificate may have hung up.
+    let _ = child.stdin.take().unwrap().write_all(request.as_bytes());
+    String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
+}
+
+#[test]
+fn certificates_of_hosts_and_of_clients_decide_who_gets_an_answer() {
+    if !openssl_is_there() {
+        return;
+    }
+    let home = Home::new();
+    let authority = Authority::new("Test").unwrap();
+    let client = authority.issue(&Leaf::new(&["ada.example"]).with_usage(Usage::Client)).unwrap();
+    for (name, certificate) in [
+        ("a", authority.issue(&Leaf::new(&["a.example"])).unwrap()),
+        ("b", authority.issue(&Leaf::new(&["b.example"])).unwrap()),
+        ("client", client),
+    ] {
+        fs::write(home.0.join(format!("{name}.pem")), &certificate.chain).unwrap();
+        fs::write(home.0.join(format!("{name}-key.pem")), &certificate.key).unwrap();
+    }
+    fs::write(home.0.join("ca.pem"), authority.certificate()).unwrap();
+    let text = |certified: &str| {
+        format!(
+            "certificates = [{{ cert = \"a.pem\", key = \"a-key.pem\" }}, {{ cert = \"b.pem\", key = \"b-key.pem\" }}]\n\
+             client-ca = \"ca.pem\"\nclient-certificate = {certified:?}\n[[route]]\nto = \"app\"\n\
+             [[route]]\nhosts = [\"b.example\"]\nto = \"app\"\nclient-certificate = \"required\"\n\
+             [backend.app]\nservers = [{:?}]\n",
+            telling()
+        )
+    };
+    let own: &[&str] = &["-cert", "client.pem", "-key", "client-key.pem"];
+    fs::write(home.0.join("taut.toml"), text("optional")).unwrap();
+    assert_eq!(home.run(&["check", "taut.toml"]).code, Some(0));
+    let proxy = home.proxy(&["--config", "taut.toml"]);
+    let said = secured(&home, &proxy, "a.example", "a.example", &[]);
+    assert!(said.starts_with("HTTP/1.1 200 ") && !said.contains("forged") && !said.contains("client-cert"), "{said}");
+    let said = secured(&home, &proxy, "b.example", "b.example", own);
+    for field in ["verified: true", "subject: cn=ada.example", "san: dns:ada.example", "fingerprint: "] {
+        assert_eq!(said.matches(&format!("\r\nx-client-cert-{field}")).count(), 1, "{field}: {said}");
+    }
+    assert!(said.starts_with("HTTP/1.1 200 ") && !said.contains("forged"), "{said}");
+    assert!(secured(&home, &proxy, "b.example", "b.example", &[]).starts_with("HTTP/1.1 403 "));
+    assert!(secured(&home, &proxy, "a.example", "b.example", own).starts_with("HTTP/1.1 421 "));
+    assert_eq!(proxy.stop().code, Some(0));
+    fs::write(home.0.join("taut.toml"), text("required")).unwrap();
+    let proxy = home.proxy(&["--config", "taut.toml"]);
+    assert!(!secured(&home, &proxy, "a.example", "a.example", &[]).contains("HTTP/1.1"));
+    assert!(secured(&home, &proxy, "a.example", "a.example", own).starts_with("HTTP/1.1 200 "));
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
+fn a_configuration_orders_its_certificate_and_options_order_no_other() {
+    let home = Home::new();
+    let text = "[acme]\nnames = [\"a.example\"]\nfolder = \"acme\"\n[[route]]\nanswer = { status = 200 }\n";
+    fs::write(home.0.join("taut.toml"), text).unwrap();
+    let said = home.run(&["check", "taut.toml"]);
+    if cfg!(feature = "acme") {
+        assert_eq!(said.code, Some(0), "{said:?}");
+    } else {
+        assert!(said.code == Some(2) && said.err.contains("feature `acme`"), "{said:?}");
+    }
+    let said = home.run(&["proxy", "--config", "taut.toml", "--cert", "a.pem", "--key", "a.pem"]);
+    assert!(said.code == Some(2) && said.err.contains("[acme] is in the configuration"), "{said:?}");
+}
+
+#[test]
+fn a_client_that_sends_no_request_has_the_head_time_of_the_configuration() {
+    let home = Home::new();
+    let text = "plain = true\n[client]\nhead-time = \"300ms\"\n[[route]]\nanswer = { status = 200 }\n";
+    fs::write(home.0.join("taut.toml"), text).unwrap();
+    let proxy = home.proxy(&["--config", "taut.toml"]);
+    let mut client = Client::of(&proxy);
+    write!(client.stream, "GET / HTTP/1.1\r\n").unwrap();
+    let begun = std::time::Instant::now();
+    let mut said = Vec::new();
+    let _ = client.reader.read_to_end(&mut said);
+    // The preset has 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert_eq!(proxy.stop().code, Some(0));
 }

@@ -2,8 +2,10 @@
 
 use super::fault::{Finder, suggestion};
 use super::file::{self, Text, Time};
+use super::positive;
 use crate::balance::{Balance, Group, Passive, Server};
 use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times, Wait};
+use crate::resolving::{Resolved, name_of};
 use crate::route::{Host, NormalPath};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -45,6 +47,10 @@ pub(super) fn backend(
         let near = suggestion(drained.get_ref(), texts.iter().copied());
         finder.add(drained.span(), format!("{:?} is none of the servers: {near}", drained.get_ref()));
     }
+    let resolved = endpoints.iter().map(|endpoint| resolved(endpoint, before)).collect();
+    if let Some(every) = backend.resolve_every.as_ref().filter(|_| endpoints.iter().all(|one| name_of(one).is_none())) {
+        finder.add(every.span(), "resolve-every has no effect, since no server has a name: leave it out");
+    }
     let balance = match (backend.balance, &hash) {
         (_, Some(_)) => Balance::Hash,
         (file::Balance::RoundRobin, None) => Balance::RoundRobin,
@@ -55,6 +61,8 @@ pub(super) fn backend(
     Backend {
         name: name.to_owned(),
         endpoints,
+        resolved,
+        resolve_every: backend.resolve_every.as_ref().map(|every| every.get_ref().0),
         group: Group::new(balance, Backend::servers_from(servers, before), queue),
         hash,
         sticky,
@@ -62,6 +70,15 @@ pub(super) fn backend(
         wait,
         check,
     }
+}
+
+/// The addresses that a server's name had before a reload.
+fn resolved(endpoint: &Endpoint, before: Option<&Backend>) -> Resolved {
+    let known = before.filter(|before| before.resolve_every.is_some()).and_then(|before| {
+        let at = before.endpoints.iter().position(|other| other == endpoint)?;
+        before.resolved.get(at)
+    });
+    known.cloned().unwrap_or_default()
 }
 
 /// Reads the address of a server.
@@ -170,16 +187,6 @@ fn check(check: &file::Check, endpoints: &[Endpoint], finder: &mut Finder<'_>) -
         fall: positive(check.fall.as_ref(), finder).unwrap_or(3),
         rise: positive(check.rise.as_ref(), finder).unwrap_or(2),
     }
-}
-
-/// A number that is not 0.
-fn positive<T: Copy + Default + PartialEq>(given: Option<&Spanned<T>>, finder: &mut Finder<'_>) -> Option<T> {
-    let given = given?;
-    if *given.get_ref() == T::default() {
-        finder.add(given.span(), "0 is too few: write a number from 1 on, or leave the key out");
-        return None;
-    }
-    Some(*given.get_ref())
 }
 
 #[cfg(test)]

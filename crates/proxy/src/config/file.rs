@@ -15,6 +15,13 @@ pub(super) struct File {
     pub(super) listen: Vec<Text>,
     #[serde(default)]
     pub(super) certificates: Vec<Certificate>,
+    pub(super) acme: Option<Spanned<Acme>>,
+    #[serde(default)]
+    pub(super) client: Client,
+    #[serde(default)]
+    pub(super) limits: Limits,
+    pub(super) client_ca: Option<Spanned<PathBuf>>,
+    pub(super) client_certificate: Option<Spanned<Certified>>,
     #[serde(default)]
     pub(super) plain: Option<Spanned<bool>>,
     #[serde(default)]
@@ -25,6 +32,53 @@ pub(super) struct File {
     pub(super) route: Vec<Spanned<Route>>,
     #[serde(default)]
     pub(super) backend: BTreeMap<Text, Spanned<Backend>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Acme {
+    pub(super) names: Spanned<Vec<String>>,
+    pub(super) directory: Option<String>,
+    #[serde(default)]
+    pub(super) contacts: Vec<String>,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) eab: Option<PathBuf>,
+    pub(super) profile: Option<String>,
+    #[serde(default)]
+    pub(super) must_staple: bool,
+    pub(super) http: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Client {
+    pub(super) head_time: Option<Time>,
+    pub(super) idle_time: Option<Time>,
+    pub(super) send_time: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Limits {
+    pub(super) connections: Option<Spanned<usize>>,
+    pub(super) handshakes: Option<Spanned<usize>>,
+    pub(super) requests: Option<Rate>,
+    pub(super) requests_of_network: Option<Rate>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Rate {
+    pub(super) per_second: Spanned<u32>,
+    pub(super) burst: Option<Spanned<u32>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Certified {
+    Required,
+    Optional,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,6 +100,7 @@ pub(super) struct Route {
     pub(super) to: Option<Text>,
     pub(super) redirect: Option<Spanned<Redirect>>,
     pub(super) answer: Option<Spanned<Answer>>,
+    pub(super) files: Option<Spanned<PathBuf>>,
     pub(super) rewrite: Option<Text>,
     pub(super) host: Option<Text>,
     #[serde(default)]
@@ -54,6 +109,7 @@ pub(super) struct Route {
     pub(super) response: Edits,
     pub(super) origins: Option<Spanned<Vec<String>>>,
     pub(super) messages: Option<Spanned<Messages>>,
+    pub(super) client_certificate: Option<Spanned<Certified>>,
     #[serde(default)]
     pub(super) allow: Vec<Text>,
     #[serde(default)]
@@ -122,6 +178,7 @@ pub(super) struct Backend {
     pub(super) max_connections: Option<Spanned<usize>>,
     pub(super) wait_queue: Option<Spanned<usize>>,
     pub(super) wait_time: Option<Spanned<Time>>,
+    pub(super) resolve_every: Option<Spanned<Time>>,
     pub(super) failures: Option<u32>,
     pub(super) failure_time: Option<Time>,
     pub(super) connect_time: Option<Time>,

@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use tautline::StaticFiles;
 
 /// The longest file that is read: a configuration, a page or an answer.
 const LONGEST: u64 = 4 << 20;
@@ -13,11 +14,14 @@ pub(super) struct Files<'p> {
     folder: &'p Path,
     /// The files that were read.
     seen: RefCell<Vec<PathBuf>>,
+    /// The folders that were opened.
+    folders: RefCell<Vec<PathBuf>>,
 }
 
 impl<'p> Files<'p> {
     pub(super) fn of(configuration: &'p Path) -> Self {
-        Self { folder: configuration.parent().unwrap_or_else(|| Path::new("")), seen: RefCell::default() }
+        let folder = configuration.parent().unwrap_or_else(|| Path::new(""));
+        Self { folder, seen: RefCell::default(), folders: RefCell::default() }
     }
 
     /// The path of a file that the configuration names.
@@ -32,9 +36,19 @@ impl<'p> Files<'p> {
         bytes
     }
 
-    /// The files that were read.
-    pub(super) fn into_seen(self) -> Vec<PathBuf> {
-        self.seen.into_inner()
+    /// Opens a folder of files that requests ask for.
+    pub(super) fn open(&self, path: &Path) -> Result<StaticFiles, String> {
+        let path = self.path(path);
+        let opened = StaticFiles::open(&path).map_err(|error| {
+            format!("cannot open the folder {}: {error}; make it readable, or name another", path.display())
+        });
+        self.folders.borrow_mut().push(path);
+        opened
+    }
+
+    /// The files that were read, and the folders.
+    pub(super) fn into_seen(self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        (self.seen.into_inner(), self.folders.into_inner())
     }
 }
 

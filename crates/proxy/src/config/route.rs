@@ -5,7 +5,7 @@ use super::file::{self, Text};
 use super::files::Files;
 use super::messages::{messages_before, settings};
 use crate::messages::Messages;
-use crate::plan::{Action, Answer, Edits, Forward, HostSent, Plan, Route};
+use crate::plan::{Action, Answer, Edits, Folder, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
 use crate::route::{Host, HostPattern, NormalPath, PathPattern};
 use crate::tally::Tallies;
@@ -76,6 +76,12 @@ pub(super) fn add(
         let read = Origins::list(list.get_ref()).map_err(|error| error.to_string());
         finder.take(list.span(), read)
     });
+    let needs_certificate = route.client_certificate.as_ref().is_some_and(|needs| {
+        if plan.client_ca.is_none() {
+            finder.add(needs.span(), "client-certificate has no effect without client-ca: add that key at the top");
+        }
+        *needs.get_ref() == file::Certified::Required
+    });
     let (allow, deny) = (prefixes(&route.allow, finder), prefixes(&route.deny, finder));
     let mut action = action(files, &span, route, known, finder);
     if let Action::Forward(Forward { messages: Some(messages), .. }) = &mut action
@@ -83,7 +89,8 @@ pub(super) fn add(
     {
         *messages = before;
     }
-    plan.routes.push(Route { name, path, action, allow, deny, origins, tallies: Tallies::default() });
+    let tallies = Tallies::default();
+    plan.routes.push(Route { name, path, action, allow, deny, needs_certificate, origins, tallies });
 }
 
 fn prefixes(list: &[Text], finder: &mut Finder<'_>) -> Vec<Prefix> {
@@ -99,7 +106,7 @@ fn action(
 ) -> Action {
     let nothing = || Action::Answer(answer_of(StatusCode::NOT_FOUND, None, Vec::new()));
     let forwards_only = [
-        (route.rewrite.as_ref().map(Spanned::span), "rewrite"),
+        (route.rewrite.as_ref().filter(|_| route.files.is_none()).map(Spanned::span), "rewrite"),
         (route.host.as_ref().map(Spanned::span), "host"),
         (route.origins.as_ref().map(Spanned::span), "origins"),
         (route.messages.as_ref().map(Spanned::span), "messages"),
@@ -111,8 +118,8 @@ fn action(
             }
         }
     }
-    match (route.to, route.redirect, route.answer) {
-        (Some(to), None, None) => {
+    match (route.to, route.redirect, route.answer, route.files) {
+        (Some(to), None, None, None) => {
             let request = edits(route.request, finder);
             let response = edits(route.response, finder);
             let rewrite = route.rewrite.and_then(|text| finder.take(text.span(), rewrite(text.get_ref())));
@@ -127,21 +134,30 @@ fn action(
             };
             Action::Forward(Forward { backend, rewrite, host, request, response, messages })
         }
-        (None, Some(redirect), None) => {
+        (None, None, None, Some(folder)) => {
+            let response = edits(route.response, finder);
+            let rewrite = route.rewrite.and_then(|text| finder.take(text.span(), rewrite(text.get_ref())));
+            let opened = finder.take(folder.span(), files.open(folder.get_ref()));
+            opened.map_or_else(nothing, |files| Action::Files(Folder { files, rewrite, response }))
+        }
+        (None, Some(redirect), None, None) => {
             let at = redirect.span();
             finder.take(at, self::redirect(redirect.into_inner())).unwrap_or_else(nothing)
         }
-        (None, None, Some(answer)) => {
+        (None, None, Some(answer), None) => {
             let at = answer.span();
             let made = self::answer(files, answer.into_inner());
             finder.take(at, made).map_or_else(nothing, Action::Answer)
         }
-        (None, None, None) => {
-            finder.add(span.clone(), "the route has no outcome: write to = \"BACKEND\", redirect or answer");
+        (None, None, None, None) => {
+            finder.add(span.clone(), "the route has no outcome: write to = \"BACKEND\", redirect, answer or files");
             nothing()
         }
         _ => {
-            finder.add(span.clone(), "the route has more than one outcome: keep one of `to`, `redirect` and `answer`");
+            finder.add(
+                span.clone(),
+                "the route has more than one outcome: keep one of `to`, `redirect`, `answer` and `files`",
+            );
             nothing()
         }
     }

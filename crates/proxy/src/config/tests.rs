@@ -150,6 +150,7 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         ("check = { path = \"/\" }", "only connect"),
         ("max-connections = \"many\"", "expected"),
         ("wait-queue = 5", "add that key"),
+        ("resolve-every = \"5\"", "30s"),
         ("wait-time = \"1s\"", "max-connections"),
     ] {
         let backend = if remedy == "only connect" { backend.replace("http:", "https:") } else { backend.to_owned() };
@@ -164,6 +165,9 @@ fn a_route_has_one_outcome() {
     for (route, remedy) in [
         ("path = \"/\"", "no outcome"),
         ("to = \"a\"\nanswer = { status = 200 }", "more than one outcome"),
+        ("to = \"a\"\nfiles = \".\"", "more than one outcome"),
+        ("files = \"no such folder\"", "cannot open the folder dir/no such folder"),
+        ("files = \"/proc\"\nhost = \"server\"", "no effect"),
         ("answer = { status = 99 }", "200 to 599"),
         ("answer = { status = 200, body = \"\", file = \"x\" }", "one body"),
         ("answer = { status = 200, file = \"no such file\" }", "cannot read dir/no such file"),
@@ -212,4 +216,67 @@ fn a_reload_keeps_the_health_of_servers_that_stay() {
     let after = parse(Path::new("x"), &WHOLE.replace("10.0.0.2", "10.0.0.3"), Some(&before), Instant::now()).unwrap();
     let health: Vec<bool> = after.backends[1].group.servers().iter().map(|server| server.is_healthy()).collect();
     assert_eq!(health, [false, true]);
+}
+
+#[test]
+fn authorities_of_clients_need_tls_and_keys_about_them_need_authorities() {
+    let route = "[[route]]\nanswer = { status = 200 }\n";
+    let with = plan(&format!(
+        "client-ca = \"ca.pem\"\nclient-certificate = \"optional\"\n{route}client-certificate = \"required\"\n"
+    ));
+    let with = with.unwrap();
+    assert_eq!(
+        (with.client_ca.as_deref(), with.client_certificate),
+        (Some(Path::new("dir/ca.pem")), Certified::Optional)
+    );
+    assert!(with.routes[0].needs_certificate);
+    assert_eq!(plan(&format!("client-ca = \"ca.pem\"\n{route}")).unwrap().client_certificate, Certified::Required);
+    let said = faults(&format!("plain = true\nclient-ca = \"ca.pem\"\n{route}"));
+    assert!(said.len() == 1 && said[0].starts_with("2: plain = true"), "{said:?}");
+    let said = faults(&format!("client-certificate = \"required\"\n{route}client-certificate = \"optional\"\n"));
+    assert!(said[0].starts_with("1: ") && said[1].starts_with("4: "), "{said:?}");
+    assert!(said.iter().all(|fault| fault.contains("client-ca")), "{said:?}");
+}
+
+#[test]
+fn the_side_of_the_clients_has_limits_times_and_an_authority() {
+    let text = "[[route]]\nanswer = { status = 200 }\n[client]\nhead-time = \"5s\"\nidle-time = \"2m\"\nsend-time = \"20s\"\n\
+        [limits]\nconnections = 1000\nhandshakes = 100\nrequests = { per-second = 10, burst = 30 }\n\
+        requests-of-network = { per-second = 100 }\n[acme]\nnames = [\"a.example\"]\nfolder = \"acme\"\nhttp = \":80\"\n";
+    let plan = plan(text).unwrap();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let times = (plan.listener.head_time, plan.listener.idle_time, plan.listener.send_time);
+    assert_eq!(times, (seconds(5), seconds(120), seconds(20)));
+    assert_eq!((plan.listener.connections, plan.listener.handshakes), (Some(1000), Some(100)));
+    assert_eq!(plan.limits.len(), 2);
+    let acme = plan.acme.unwrap();
+    assert_eq!((acme.names, acme.folder.as_deref()), (vec!["a.example".to_owned()], Some(Path::new("dir/acme"))));
+    let route = "[[route]]\nanswer = { status = 200 }\n";
+    for (text, remedy) in [
+        ("[acme]\nnames = []\n", "4: a certificate has a name"),
+        ("[acme]\nname = [\"a\"]\n", "4: there is no key \"name\": did you mean \"names\"?"),
+        ("[limits]\nrequests = { per-second = 0 }\n", "4: 0 is too few"),
+        ("[limits]\nconections = 1\n", "4: there is no key \"conections\": did you mean \"connections\"?"),
+        ("[client]\nidle-time = \"5\"\n", "4: \"5\" is no time"),
+    ] {
+        let said = faults(&format!("{route}{text}"));
+        assert!(said.len() == 1 && said[0].starts_with(remedy), "{text}: {said:?}");
+    }
+    let said = faults(&format!("plain = true\n{route}[acme]\nnames = [\"a.example\"]\n"));
+    assert!(said[0].starts_with("4: [acme] orders the certificate"), "{said:?}");
+}
+
+#[test]
+fn names_of_servers_are_looked_up_again_and_a_reload_keeps_their_addresses() {
+    let text =
+        |server: &str| format!("[[route]]\nto = \"a\"\n[backend.a]\nservers = [{server:?}]\nresolve-every = \"10s\"\n");
+    let before = plan(&text("http://app.example:80")).unwrap();
+    assert_eq!(before.backends[0].resolve_every, Some(Duration::from_secs(10)));
+    before.backends[0].resolved[0].set(vec!["10.0.0.1:80".parse().unwrap()]);
+    let after = parse(Path::new("x"), &text("http://app.example:80"), Some(&before), Instant::now()).unwrap();
+    assert_eq!(after.backends[0].resolved[0].next().len(), 1);
+    for address in ["http://10.0.0.1:80", "http://[::1]:80", "unix:/run/a.sock"] {
+        let said = faults(&text(address));
+        assert!(said.len() == 1 && said[0].starts_with("5: ") && said[0].contains("no server has a name"), "{said:?}");
+    }
 }

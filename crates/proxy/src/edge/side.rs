@@ -1,10 +1,10 @@
-use crate::balance::{Lease, Passive};
-use crate::balance::{Lease, Place};
 use super::meter::{EndMeter, Meter};
+use crate::balance::{Lease, Passive, Place};
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
 use crate::messages::{End, Offer};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
+use crate::resolving::Resolved;
 use crate::tally::Present;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use tautline::http::header::{HOST, HeaderMap, HeaderValue};
 use tautline::http::{Method, Response, Version};
 use tautline::layers::ws::handshake::{HandshakeError, HeadReader};
-use tautline::{ConnId, DialId, HeadLimits};
+use tautline::{Address, ConnId, DialId, HeadLimits};
 
 /// The part of a connection in what the proxy does.
 #[derive(Debug, Default)]
@@ -111,6 +111,12 @@ impl Exchange {
         self.backend.endpoints.get(self.lease.as_ref()?.server().number())
     }
 
+    /// The addresses of the server's name, if they are looked up again and again.
+    pub(super) fn resolved(&self) -> Option<&Resolved> {
+        self.backend.resolve_every?;
+        self.backend.resolved.get(self.lease.as_ref()?.server().number())
+    }
+
     /// Bytes of a body pass again, after one side was slow.
     pub(super) fn goes_on(&mut self) {
         if self.is_answered || !self.body.is_whole() {
@@ -151,6 +157,8 @@ impl Exchange {
 #[derive(Debug)]
 pub struct ServerSide {
     pub(super) endpoint: Endpoint,
+    /// The address that was connected to.
+    pub(super) address: Address,
     /// The client whose request it has.
     pub(super) client: Option<ConnId>,
     /// Whether it served another request before.
@@ -166,9 +174,10 @@ pub struct ServerSide {
 }
 
 impl ServerSide {
-    pub(super) fn new(endpoint: Endpoint, client: ConnId, open: Option<Present>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, address: Address, client: ConnId, open: Option<Present>) -> Self {
         Self {
             endpoint,
+            address,
             client: Some(client),
             is_reused: false,
             keeps: false,

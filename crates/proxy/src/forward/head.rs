@@ -1,6 +1,7 @@
 //! Heads as they leave the proxy.
 
 use super::Framing;
+use super::identity::tells_of_certificate;
 use std::net::IpAddr;
 use tautline::http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -50,7 +51,8 @@ fn tells_of_client(name: &str) -> bool {
     if name.contains('_') {
         return tells_of_client(&name.replace('_', "-"));
     }
-    name == FORWARDED.as_str() || name == "x-real-ip" || name.starts_with("x-forwarded-")
+    let is_address = name == FORWARDED.as_str() || name == "x-real-ip" || name.starts_with("x-forwarded-");
+    is_address || tells_of_certificate(name)
 }
 
 /// The client of a request, as its server is told.
@@ -203,7 +205,9 @@ mod tests {
         let claims =
             ["x-forwarded-for", "x_forwarded_for", "x-forwarded_for", "x-real-ip", "forwarded", "x-forwarded-proto"];
         for claim in
-            claims.into_iter().chain(["x-forwarded-host", "x-forwarded-port", "x_real_ip", "x-forwarded-prefix"])
+            claims.into_iter().chain(["x-forwarded-host", "x-forwarded-port", "x_real_ip", "x-forwarded-prefix"]).chain(
+                ["x-client-cert-verified", "x_client_cert_subject", "x-client_cert-san", "client-cert", "client_cert"],
+            )
         {
             let mut headers = fields(&[(claim, "10.0.0.1"), ("host", "a"), ("x-own_name", "1")]);
             set_forwarded(&mut headers, client("192.0.2.1", None));

@@ -1,6 +1,7 @@
 //! Forwarding of one request over HTTP/1.1, without I/O.
 //!
-//! [`head`] writes the head of a request for a server, and that of its response for the client. [`Framing`] says how long a body
+//! [`head`] writes the head of a request for a server, and that of its response for the client. [`identity`] tells a server of the
+//! client's certificate. [`Framing`] says how long a body
 //! is, and refuses all on which two parties could disagree: that is how requests are smuggled (RFC 9112, section 11.2). [`Body`]
 //! passes a body on. Chunks are framed anew, so extensions and trailers are dropped.
 //!
@@ -9,6 +10,7 @@
 mod body;
 mod framing;
 pub mod head;
+pub mod identity;
 
 pub use body::{Body, Form};
 pub use framing::{Flaw, Framing};
