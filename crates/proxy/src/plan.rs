@@ -492,10 +492,13 @@ impl Backend {
         Self {
             name: name.to_owned(),
             endpoints: Vec::new(),
-            group: Group::new(Balance::RoundRobin, Vec::new()),
+            resolved: Vec::new(),
+            resolve_every: None,
+            group: Group::new(Balance::RoundRobin, Vec::new(), Arc::default()),
             hash: None,
             sticky: None,
             times: Times { tunnel, ..Times::default() },
+            wait: Wait::default(),
             check: None,
         }
     }
