@@ -30,7 +30,7 @@ use crate::topics::topic::Topics;
 use crate::turn::clock::Clock;
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
-use crate::turn::shared::Shared;
+use crate::turn::shared::{Passing, Shared};
 use crate::turn::slot::Slot;
 use crate::turn::stall::Stall;
 use crate::turn::timer::{Tick, Wheel};
@@ -121,6 +121,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             closings: Closings::default(),
             publications: Publications::default(),
             dirty: Vec::new(),
+            passing: Passing::default(),
             remote,
             others: Vec::new(),
             bridge: None,

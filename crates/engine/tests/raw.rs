@@ -27,6 +27,8 @@ struct Front {
     id: Option<ConnId>,
     /// Events, in order.
     seen: Vec<String>,
+    /// Bytes that waited for a side after each write to it, if they pause nobody.
+    waiting: Option<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -95,7 +97,10 @@ impl Handler for Front {
             return ok.len();
         }
         if let Some(partner) = raw.state().partner {
-            if raw.others().write(partner, bytes).is_some_and(|waits| waits > MOST) {
+            let waits = raw.others().write(partner, bytes);
+            if let Some(waiting) = &mut self.waiting {
+                waiting.extend(waits);
+            } else if waits.is_some_and(|waits| waits > MOST) {
                 raw.pause(true);
                 raw.others().notify_drain(partner);
             }
@@ -277,6 +282,19 @@ fn bytes_go_from_one_connection_to_another() {
     bench.give(0, b"y");
     assert!(bench.text(1) == long + "y");
     assert_eq!(bench.counts(), (2, 0, 0));
+}
+
+#[test]
+fn many_bytes_leave_before_the_next_input_and_most_of_all_at_once() {
+    let mut bench = Bench::pair();
+    bench.shard.handler().waiting = Some(Vec::new());
+    // One turn has them all. Few bytes leave at its end, together.
+    for len in [100, 200, 10_000, 20_000, 100_000, 300] {
+        bench.kernel.push(Event::Bytes(0, vec![b'x'; len]));
+    }
+    bench.turns();
+    assert_eq!(bench.shard.handler().waiting.take(), Some(vec![100, 300, 10_300, 20_000, 0, 300]));
+    assert_eq!(bench.text(1).len(), 130_600);
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         data: Received<'_>,
     ) {
         self.heard(link, data.len());
+        self.shared.passing.input = data.len();
         let mut scratch = self.shared.scratch.take().unwrap_or_default();
         let result = if link.carry.is_empty() {
             self.input(driver, link, data.bytes(), &mut scratch)
@@ -47,6 +48,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.input_behind_carried(driver, link, data, &mut scratch)
         };
         self.shared.scratch = Some(scratch);
+        if let Some(token) = self.shared.passing.filled.take() {
+            self.send_filled(driver, token);
+        }
         if let Err(stop) = result {
             self.stop(link, stop);
         }

@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) closings: Closings,
     /// Connections to be flushed, whose output was not made by their own event.
     pub(crate) dirty: Vec<Token>,
+    /// Bytes on their way from one raw connection to another.
+    pub(crate) passing: Passing,
     /// The handle of this shard.
     pub(crate) remote: ShardHandle,
     /// The other shards of this server.
@@ -72,6 +74,15 @@ pub(crate) struct Shared {
     pub(crate) budget: MemoryBudget,
     /// The account of the shard's memory.
     pub(crate) account: Account,
+}
+
+/// Bytes on their way from one raw connection to another.
+#[derive(Debug, Default)]
+pub(crate) struct Passing {
+    /// A connection that got many bytes of another one's event. They leave once that one's input is processed.
+    pub(crate) filled: Option<Token>,
+    /// Bytes of the input that is processed.
+    pub(crate) input: usize,
 }
 
 impl Shared {
