@@ -48,6 +48,7 @@ Suites:
   million    a million connections of one server: memory, handshakes, echoes, a message to all, and
              the end; takes about 5 minutes and 11 GB, or less with --connections N
   storm      thousands of clients that lose their server: time until all are back, latency of others
+  edge       the proxy beside nginx, HAProxy and Caddy: messages, requests, handshakes, memory, latency
   wire       AF_XDP and the kernel's TCP over a veth pair; needs root and the feature xdp
 
 Examples:

@@ -305,7 +305,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
     for &resumed in kinds {
         let progress = Progress::new();
         let span = Span { warmup, duration };
-        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, span };
+        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, rate: None, span };
         let counts = handshakes.run(&mut watch(&progress, live))?;
         drop(progress);
         let measured = &counts.measured;

@@ -113,6 +113,29 @@ fn storm() {
 }
 
 #[test]
+fn edge_measures_the_proxy_beside_its_two_ends() {
+    tried(edge);
+}
+
+fn edge() {
+    let outcome = smoke(Suite::Edge);
+    let ours = |metric| {
+        let is_ours = move |line: &&Line| line.metric == metric && line.case.peer.as_deref() == Some("tautline");
+        outcome.lines.iter().filter(is_ours).collect::<Vec<_>>()
+    };
+    // Four loads of messages, requests and a fixed rate.
+    let loads: Vec<_> = ours(Metric::ServerCpuPerMsg).iter().map(|line| line.case.setup.clone()).collect();
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(loads, [None, None, None, None, named("GET"), named("rate=5000")]);
+    let resumed: Vec<_> = ours(Metric::ServerCpuPerHandshake).iter().map(|line| line.case.resumed).collect();
+    assert_eq!(resumed, [Some(false), Some(true)]);
+    assert_eq!(ours(Metric::RssPerConnection).len(), 2);
+    // Nobody else takes part in such a run.
+    let judged: Vec<_> = outcome.lines.iter().filter(|line| line.target.is_some()).map(|line| line.metric).collect();
+    assert_eq!(judged, [Metric::RatioToLimit]);
+}
+
+#[test]
 fn deflate_measures_both_directions_and_memory() {
     tried(deflate);
 }

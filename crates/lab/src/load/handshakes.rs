@@ -29,6 +29,8 @@ pub struct Handshakes {
     /// Connections that it resets, or that time out, are then counted and opened anew, and a run without any connection
     /// is not an error.
     pub may_refuse: bool,
+    /// Connections per second, of which those that are late wait for no others; `None` for as many as there can be.
+    pub rate: Option<f64>,
     /// Length of the measurement.
     pub span: Span,
 }
@@ -71,7 +73,8 @@ impl Handshakes {
         let Span { warmup, duration } = self.span;
         let total = (warmup + duration).as_secs_f64();
         let began = Instant::now();
-        let mut running = 0;
+        let (mut running, mut started) = (0, 0_u64);
+        let wait = self.rate.map_or(WAIT, |rate| WAIT.min(Duration::from_secs_f64(1.0 / rate.max(1.0))));
         let mut meter: Option<(Meter, Intervals)> = None;
         let mut last = (0, began);
         loop {
@@ -106,13 +109,15 @@ impl Handshakes {
                 }
                 None => {}
             }
-            while running < at_once {
+            let due = self.rate.map_or(f64::INFINITY, |rate| (now - began).as_secs_f64() * rate);
+            while running < at_once && (started as f64) < due {
+                started += 1;
                 let dial = shard.connect(Arc::clone(&target));
                 counts.began.insert(dial, Instant::now());
                 running += 1;
             }
             drop(counts);
-            shard.turn(WAIT)?;
+            shard.turn(wait)?;
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Storm {
     pub(crate) echo: Echo,
     /// Newcomers being connected at a time; 0 for a quiet server.
     pub(crate) newcomers: usize,
+    /// Newcomers per second, which then resume sessions.
+    pub(crate) returning: Option<f64>,
 }
 
 /// Result of a [`Storm`].
@@ -50,8 +52,9 @@ impl Storm {
         let newcomers = Handshakes {
             server: self.echo.server.clone(),
             at_once: self.newcomers,
-            resumed: false,
+            resumed: self.returning.is_some(),
             may_refuse: true,
+            rate: self.returning,
             span: Span { warmup: settle, duration: warmup + duration - settle + Duration::from_millis(100) },
         };
         let storm = std::thread::spawn(move || {

@@ -235,7 +235,8 @@ fn handshakes_resume_only_if_wanted() {
     let peer = Peer::secure(true);
     for resumed in [false, true] {
         let (server, span) = (peer.server.clone(), span(100, 200));
-        let counts = Handshakes { server, at_once: 4, resumed, may_refuse: false, span }.run(&mut |_| ()).unwrap();
+        let counts =
+            Handshakes { server, at_once: 4, resumed, may_refuse: false, rate: None, span }.run(&mut |_| ()).unwrap();
         assert!(counts.measured.count > 0);
         assert!(counts.measured.latencies.count() >= counts.measured.count);
         assert_eq!(counts.resumed, if resumed { counts.measured.count } else { 0 });

@@ -128,6 +128,12 @@ fn servers() -> Vec<Spec> {
             bars(&["protocol", "size", "pipeline"], WHO),
         ),
         spec(
+            "edge",
+            ("Proxies: CPU of an echo", LESS),
+            Metric::ServerCpuPerMsg,
+            bars(&["size", "pipeline", "setup"], &["peer", "driver", "protocol"]),
+        ),
+        spec(
             "latency",
             ("Latency percentiles", "64 B, open loop, from the time at which a message was due: less is better."),
             Metric::LatencyP50,

@@ -45,6 +45,11 @@ impl Certificates {
         (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}-key.pem")))
     }
 
+    /// The folder, for further files that servers read.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Writes the authority that clients trust, PEM, and returns its file.
     pub(super) fn write_authority(&self) -> Result<PathBuf, Error> {
         let file = self.folder.join("authority.pem");

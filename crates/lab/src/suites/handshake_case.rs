@@ -88,7 +88,7 @@ pub(super) fn measure(
 ) -> Result<(), Error> {
     row::measure(lab, rows, &lab.plan(budget), share, |lab, case, _| {
         let (server, resumed, span) = (servers.of(case.kind)?.server()?, case.resumed, lab.span());
-        let handshakes = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: false, span };
+        let handshakes = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: false, rate: None, span };
         let counts = handshakes.run(&mut |_| {})?;
         if resumed {
             case.full += counts.measured.count - counts.resumed.min(counts.measured.count);

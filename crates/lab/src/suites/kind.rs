@@ -75,6 +75,8 @@ pub(super) enum Kind {
     Wire(&'static str),
     /// WebSocket over TLS by the default engine, which accepts compression with context takeover and without.
     Deflate(DriverKind),
+    /// Our proxy over wss by the default engine. Its servers follow with the arguments.
+    Proxy(DriverKind),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
     /// Another project's server with TLS, which accepts compression.
@@ -110,9 +112,13 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) | Self::C => {
-                Some(ENGINES[0])
-            }
+            Self::Crowd { .. }
+            | Self::Feed(..)
+            | Self::Probed(..)
+            | Self::Wire(_)
+            | Self::Deflate(_)
+            | Self::Proxy(_)
+            | Self::C => Some(ENGINES[0]),
             Self::Peer(peer, Protocol::Wss)
             | Self::DeflatePeer(peer)
             | Self::BroadcastPeer(peer)
@@ -133,7 +139,8 @@ impl Kind {
             | Self::Crowd { driver, .. }
             | Self::Feed(_, driver)
             | Self::Probed(_, driver)
-            | Self::Deflate(driver) => Some(driver),
+            | Self::Deflate(driver)
+            | Self::Proxy(driver) => Some(driver),
             Self::Peer(..)
             | Self::DeflatePeer(_)
             | Self::BroadcastPeer(_)
@@ -187,6 +194,7 @@ impl Kind {
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Python(server) => format!("python {}", server.name()),
             Self::C => "c tautline".to_owned(),
+            Self::Proxy(_) => "tautline".to_owned(),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -226,6 +234,7 @@ impl Kind {
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Python(server) => case.peer(server.name()).model("python"),
             Self::C => case.peer("tautline").model("c"),
+            Self::Proxy(_) => case.peer("tautline"),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -260,6 +269,7 @@ impl Kind {
                 add(&[&script.to_string_lossy(), server.name()]);
             }
             Self::Model(_) => add(&["model"]),
+            Self::Proxy(_) => add(&["proxy", "--shards", "1", "--drain", "1", "--handshake-threads", "0"]),
             Self::Crowd { loops, .. } => {
                 add(&["serve", "--app", "crowd", "--preset", "many-connections", "--drain", "300"]);
                 // More than all of them: a connection that has just ended still counts.
@@ -308,6 +318,7 @@ impl Kind {
             | Self::Tokio(..)
             | Self::Python(_)
             | Self::C
+            | Self::Proxy(_)
             | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {

@@ -12,6 +12,7 @@ mod crowd_size;
 mod deflate;
 mod echo;
 mod echo_case;
+mod edge;
 mod engines;
 mod feed;
 mod handshake;

@@ -151,10 +151,19 @@ impl Process {
     /// Moves the server to this CPU, where it lets all others go first: its threads run while the CPU has nothing else to do.
     /// The lowest nice value would not do, since such a thread keeps the CPU for a slice of some milliseconds once it has it.
     pub(super) fn give_way_on(&self, cpu: usize) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::Failed(format!("cannot let a server give way: {error}"));
+        self.with_threads(|thread| run_thread_when_idle(thread).and_then(|()| move_thread(thread, cpu)))
+    }
+
+    /// Moves the server to this CPU.
+    pub(super) fn run_on(&self, cpu: usize) -> Result<(), Error> {
+        self.with_threads(|thread| move_thread(thread, cpu))
+    }
+
+    fn with_threads(&self, act: impl Fn(u32) -> std::io::Result<()>) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::Failed(format!("cannot place a server: {error}"));
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(failed)? {
             let Ok(thread) = thread.map_err(failed)?.file_name().to_string_lossy().parse() else { continue };
-            match run_thread_when_idle(thread).and_then(|()| move_thread(thread, cpu)) {
+            match act(thread) {
                 // It has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
                 set => set.map_err(failed)?,

@@ -1,7 +1,7 @@
 use super::peer::Peer;
 use super::{Effort, Lab, Outcome};
 use super::{
-    bindings, deflate, echo, feed, handshake, idle, latency, limits, million, offload, overview, peers, records,
+    bindings, deflate, echo, edge, feed, handshake, idle, latency, limits, million, offload, overview, peers, records,
     scaling, stages, storm, tokio, windows, wire,
 };
 use crate::Error;
@@ -48,6 +48,8 @@ named! {
         Million = "million",
         /// Thousands of clients lose their server at once.
         Storm = "storm",
+        /// The proxy, beside those of other projects.
+        Edge = "edge",
         /// Market data of a simulated venue, to the decision, beside what others use.
         Feed = "feed",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
@@ -98,6 +100,7 @@ impl Suite {
             Self::Bindings => bindings::run,
             Self::Million => million::run,
             Self::Storm => storm::run,
+            Self::Edge => edge::run,
             Self::Feed => feed::run,
             Self::Wire => wire::run,
         };

@@ -83,7 +83,7 @@ fn connect(
         // Both ends use one library, so that the cost of the client is that of the library too.
         server.engine = engine.parse().map_err(Error::Usage)?;
     }
-    let handshakes = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: true, span: lab.span() };
+    let handshakes = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: true, rate: None, span: lab.span() };
     let counts = handshakes.run(&mut |_| {})?;
     let count = counts.measured.count;
     if resumed && counts.resumed < count {
@@ -109,7 +109,7 @@ fn storm(lab: &Lab<'_>, servers: &Servers, kind: Kind, newcomers: usize) -> Resu
         rate: Some(rate),
         span,
     };
-    let storm = Storm { echo, newcomers }.run()?;
+    let storm = Storm { echo, newcomers, returning: None }.run()?;
     let latencies = &storm.messages.latencies;
     Ok(vec![
         (Metric::LatencyP50, latencies.quantile_us(0.5)),

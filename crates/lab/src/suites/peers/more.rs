@@ -54,7 +54,7 @@ impl MoreCase {
             Work::Handshake { resumed } => {
                 // Not every library has the hybrid group, which costs both ends more.
                 server.tls.key_exchange = KeyExchange::Classical;
-                let load = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: false, span };
+                let load = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: false, rate: None, span };
                 let counts = load.run(&mut |_| {})?;
                 if resumed && (counts.resumed as f64) < RESUMED * counts.measured.count as f64 {
                     return Err(Error::Failed(format!(
