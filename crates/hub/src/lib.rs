@@ -35,6 +35,7 @@ mod access;
 mod account;
 mod answer;
 mod api;
+pub mod backend;
 mod client;
 mod config;
 mod connected;

@@ -155,7 +155,8 @@ pub(crate) fn depth(json: &str) -> usize {
 }
 
 /// A name that no other has: 16 random bytes in hex.
-pub(crate) fn random_name() -> String {
+#[must_use]
+pub fn random_name() -> String {
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
         // Without random numbers, the process and the time have to do.

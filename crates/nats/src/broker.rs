@@ -5,10 +5,11 @@ use crate::subject::{decode, encode, encode_prefix};
 use async_nats::{Client, Event, HeaderMap};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 use tautline::{Broker, BrokerError, BrokerLink, Inbox, Interest, Kind, Order};
+use tautline_hub::backend::Followed;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -41,32 +42,6 @@ impl Broker for NatsBroker {
     fn run(&mut self, link: &mut BrokerLink) -> Result<(), BrokerError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(serve(&self.config, link))
-    }
-}
-
-/// The topics and prefixes that this host follows.
-#[derive(Default)]
-struct Followed {
-    topics: HashSet<String>,
-    prefixes: Vec<String>,
-}
-
-impl Followed {
-    /// Whether a message that came by `interest` is to be delivered. Others that include it bring it, too.
-    fn delivers(&self, interest: &Interest, topic: &str) -> bool {
-        let Interest::Prefix(prefix) = interest else { return true };
-        let is_shorter = |other: &String| other.len() < prefix.len() && topic.starts_with(&**other);
-        topic.starts_with(&**prefix) && !self.topics.contains(topic) && !self.prefixes.iter().any(is_shorter)
-    }
-
-    fn set(&mut self, interest: &Interest, on: bool) {
-        match interest {
-            Interest::Topic(topic) if on => _ = self.topics.insert(topic.to_string()),
-            Interest::Topic(topic) => _ = self.topics.remove(&**topic),
-            Interest::Prefix(prefix) if on => self.prefixes.push(prefix.to_string()),
-            Interest::Prefix(prefix) => self.prefixes.retain(|other| **other != **prefix),
-            _ => {}
-        }
     }
 }
 
@@ -181,37 +156,5 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.tasks.values().for_each(JoinHandle::abort);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Followed;
-    use tautline::Interest;
-
-    #[test]
-    fn one_of_several_interests_delivers_a_message() {
-        let all = [
-            Interest::Topic("prices.EUR".into()),
-            Interest::Prefix("".into()),
-            Interest::Prefix("prices.".into()),
-            Interest::Prefix("prices.E".into()),
-            Interest::Prefix("other".into()),
-        ];
-        for set in 0..32_u32 {
-            let mut followed = Followed::default();
-            let own: Vec<_> = (0..).zip(&all).filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, one)| one).collect();
-            own.iter().for_each(|interest| followed.set(interest, true));
-            for topic in ["prices.EUR", "prices.USD", "prices", "news"] {
-                // NATS brings the topic's own subject, and all that a pattern includes.
-                let comes = |interest: &&&Interest| match interest {
-                    Interest::Topic(name) => **name == *topic,
-                    _ => true,
-                };
-                let delivered = own.iter().filter(comes).filter(|one| followed.delivers(one, topic)).count();
-                let expected = usize::from(own.iter().any(|one| one.includes(topic)));
-                assert_eq!(delivered, expected, "{topic} of {own:?}");
-            }
-        }
     }
 }

@@ -32,4 +32,4 @@ mod subject;
 pub use broker::NatsBroker;
 pub use config::{NatsConfig, Retention};
 pub use log::NatsLog;
-pub use refusal::Refusal;
+pub use tautline_hub::backend::Refusal;

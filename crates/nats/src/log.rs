@@ -3,7 +3,7 @@
 use crate::config::NatsConfig;
 use crate::held::{self, Held, Memory};
 use crate::reads::{Reads, Waiting, entry};
-use crate::refusal::{Refusal, Refused};
+use crate::refusal::CONNECTION;
 use crate::streams::{Streams, epoch, failed};
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tautline_hub::backend::Refusal;
 use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Position, Sink};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -70,7 +71,7 @@ impl NatsLog {
         let (requests, receiver) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("tautline-nats".into());
-        let refusal = Refusal::default();
+        let refusal = Refusal::new("NATS");
         let told = refusal.clone();
         thread.spawn(move || runtime.block_on(serve(config, receiver, told)))?;
         let (appends, others) = (Memory::default(), Memory::default());
@@ -153,11 +154,11 @@ async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request
     let options = options.event_callback(move |event| {
         match &event {
             Event::Connected => {
-                told.clear(Refused::Connection);
+                told.clear(CONNECTION);
                 count.send_modify(|count| *count += 1);
             }
             // The client of NATS tries again, and has no kind for this error.
-            Event::ClientError(error) if error.to_string().contains("auth") => told.set(Refused::Connection, GIVEN_UP),
+            Event::ClientError(error) if error.to_string().contains("auth") => told.set(CONNECTION, GIVEN_UP),
             Event::Disconnected => log::warn!("the log of topics: the connection to NATS was lost"),
             _ => {}
         }
@@ -167,7 +168,7 @@ async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request
         Ok(client) => client,
         Err(error) => {
             log::error!("the log of topics cannot use {}: {error}", config.addresses());
-            refusal.set(Refused::Connection, &error.to_string());
+            refusal.set(CONNECTION, &error.to_string());
             return refuse_all(requests, &error.to_string()).await;
         }
     };
@@ -232,7 +233,7 @@ impl Service {
             tokio::select! {
                 // The client of NATS goes on after all errors but this one, and tells nobody.
                 changed = connected.changed() => if changed.is_err() {
-                    return refusal.set(Refused::Connection, GIVEN_UP);
+                    return refusal.set(CONNECTION, GIVEN_UP);
                 },
                 () = tokio::time::sleep(REFUSED), if is_refused => {}
             }

@@ -4,74 +4,17 @@ use async_nats::jetstream;
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use jetstream::ErrorCode;
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_hub::Kind;
 
-/// Why NATS refuses a log, as long as it does. Clones are the same one.
-///
-/// An outage passes, and clients repeat what they have sent. A refusal stays until somebody changes the configuration or the
-/// server: a server without room for the stream, for example. It is logged once as a warning. A server that
-/// shows it in its readiness gets no clients that it could not serve:
-///
-/// ```no_run
-/// use tautline_nats::{NatsConfig, NatsLog};
-///
-/// let log = NatsLog::start(NatsConfig::new("nats://nats.example:4222"))?;
-/// let refusal = log.refusal();
-/// println!("{:?}", refusal.reason()); // for `Admin::with_readiness`
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Refusal(Arc<Mutex<[Option<Arc<str>>; 5]>>);
+/// The thing that NATS refuses.
+pub(crate) const CONNECTION: &str = "connection";
 
-/// A thing that NATS can refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Connection,
-    Stream(Kind),
-    Messages(Kind),
+pub(crate) const fn stream(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Latest) { "stream of latest values" } else { "stream of history" }
 }
 
-impl Refused {
-    const fn index(self) -> usize {
-        match self {
-            Self::Connection => 0,
-            Self::Stream(Kind::Latest) => 1,
-            Self::Stream(_) => 2,
-            Self::Messages(Kind::Latest) => 3,
-            Self::Messages(_) => 4,
-        }
-    }
-}
-
-impl Refusal {
-    /// The reason, with its remedy, as long as NATS refuses something.
-    #[must_use]
-    pub fn reason(&self) -> Option<String> {
-        self.lock().iter().flatten().next().map(ToString::to_string)
-    }
-
-    /// NATS refuses something now.
-    pub(crate) fn set(&self, refused: Refused, reason: &str) {
-        let mut reasons = self.lock();
-        let slot = &mut reasons[refused.index()];
-        if slot.as_deref() != Some(reason) {
-            log::warn!("NATS refuses the log of topics: {reason}");
-            *slot = Some(reason.into());
-        }
-    }
-
-    /// NATS does not refuse this any more.
-    pub(crate) fn clear(&self, refused: Refused) {
-        let was_refused = self.lock()[refused.index()].take().is_some();
-        if was_refused && self.reason().is_none() {
-            log::warn!("NATS refuses nothing of the log of topics any more");
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Option<Arc<str>>; 5]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+pub(crate) const fn messages(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Latest) { "latest values" } else { "history" }
 }
 
 /// Why a stream is not made, if a wait does not help.

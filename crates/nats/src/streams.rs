@@ -1,11 +1,12 @@
 //! The two streams of a log: one for all topics with history, one for all conflating topics.
 
 use crate::config::NatsConfig;
-use crate::refusal::{self, Refusal, Refused};
+use crate::refusal;
 use crate::subject::{encode, encode_part};
 use async_nats::jetstream::context::Context;
 use async_nats::jetstream::stream::{self, Stream};
 use std::sync::Arc;
+use tautline_hub::backend::Refusal;
 use tautline_hub::{Kind, LogError, Position};
 use tokio::sync::Mutex;
 
@@ -41,7 +42,7 @@ impl Streams {
         kind: Kind,
         result: Result<T, E>,
     ) -> Result<T, LogError> {
-        let refused = Refused::Messages(kind);
+        let refused = refusal::messages(kind);
         match result {
             Ok(stored) => {
                 self.refusal.clear(refused);
@@ -99,13 +100,13 @@ impl Streams {
         let name = config.name.clone();
         match self.context.get_or_create_stream(config).await {
             Ok(stream) => {
-                self.refusal.clear(Refused::Stream(kind));
+                self.refusal.clear(refusal::stream(kind));
                 *slot = Some(stream.clone());
                 Ok(stream)
             }
             Err(error) => {
                 if let Some(reason) = refusal::of_stream(&error) {
-                    self.refusal.set(Refused::Stream(kind), &format!("cannot make the stream {name}: {reason}"));
+                    self.refusal.set(refusal::stream(kind), &format!("cannot make the stream {name}: {reason}"));
                 }
                 Err(failed("cannot make a stream", &error))
             }
