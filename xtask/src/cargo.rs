@@ -43,7 +43,7 @@ pub(crate) fn tool(context: &Context, name: &str, version: &str, wheel: Option<&
 }
 
 /// Packages with so many dependencies of their own that only the stage with their tests compiles them.
-const APART: [&str; 1] = ["tautline-nats"];
+const APART: [&str; 2] = ["tautline-nats", "tautline-redis"];
 
 /// A cargo command in the checkout. The workspace is that without [`APART`].
 pub(crate) fn cargo(arguments: &[&str]) -> Command {

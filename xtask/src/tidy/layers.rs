@@ -49,6 +49,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("feed", &["tautline"], &["dev-cert", "measure", "venue"]),
     ("hub", &["tautline"], &["dev-cert"]),
     ("nats", &["tautline", "hub"], &["dev-cert"]),
+    ("redis", &["tautline", "hub"], &["dev-cert"]),
     ("probe", &["tautline"], &["dev-cert"]),
     ("proxy", &["tautline"], &["dev-cert"]),
     (
