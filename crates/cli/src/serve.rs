@@ -5,10 +5,6 @@ mod acme;
 #[path = "serve/acme_missing.rs"]
 mod acme;
 mod admin;
-#[cfg(feature = "nats")]
-mod broker;
-#[cfg(not(feature = "nats"))]
-#[path = "serve/broker_missing.rs"]
 mod broker;
 mod check;
 mod common;

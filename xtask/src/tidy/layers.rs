@@ -54,7 +54,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("proxy", &["tautline"], &["dev-cert"]),
     (
         "cli",
-        &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "probe", "proxy", "replicas", "venue"],
+        &["tautline", "lab", "dev-cert", "feed", "hub", "nats", "redis", "probe", "proxy", "replicas", "venue"],
         &["testkit"],
     ),
 ];

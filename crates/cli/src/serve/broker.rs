@@ -1,4 +1,4 @@
-//! `--broker`: topics that several hosts share, and their history in JetStream.
+//! `--broker`: topics that several hosts share, and their history, on NATS or Redis.
 
 use crate::failure::Failure;
 use std::fmt;
@@ -10,35 +10,53 @@ use tautline::layers::metrics::prometheus_client::collector::Collector;
 use tautline::layers::metrics::prometheus_client::encoding::DescriptorEncoder;
 use tautline::layers::metrics::prometheus_client::metrics::MetricType;
 use tautline::layers::metrics::prometheus_client::registry::Registry;
-use tautline_hub::Hub;
-use tautline_nats::{NatsBroker, NatsConfig, NatsLog, Refusal};
+use tautline_hub::backend::Refusal;
+use tautline_hub::{Hub, Log};
 use tautline_probe::amount;
 
-/// The NATS servers by which hosts share their topics.
+/// Whether this build has a client of a broker. Without one, the options are not shown.
+const HAS_BROKER: bool = cfg!(any(feature = "nats", feature = "redis"));
+
+/// The servers by which hosts share their topics.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Broker")]
 pub(super) struct BrokerArguments {
-    /// NATS servers by which `--app hub` shares its topics with other hosts, with commas between them. History is in JetStream.
-    #[arg(long, value_name = "nats://HOST:PORT")]
+    /// Servers of NATS or Redis by which `--app hub` shares its topics with other hosts, with commas between them. History is in
+    /// JetStream or in streams of Redis. With TLS: tls://HOST, rediss://HOST.
+    #[arg(long, value_name = "nats://HOST:PORT|redis://HOST:PORT", hide = !HAS_BROKER)]
     broker: Option<String>,
     /// File with the value of --broker. Other users of the machine can read a command line, but not a password in such a file.
-    #[arg(long, value_name = "FILE", conflicts_with = "broker")]
+    #[arg(long, value_name = "FILE", conflicts_with = "broker", hide = !HAS_BROKER)]
     broker_file: Option<PathBuf>,
-    /// Authorities of the NATS servers' certificates in PEM, beside those of the system.
-    #[arg(long, value_name = "FILE")]
+    /// Authorities of the servers' certificates in PEM: with NATS beside those of the system, with Redis in their stead.
+    #[arg(long, value_name = "FILE", hide = !HAS_BROKER)]
     broker_ca: Option<PathBuf>,
     /// Most bytes of a stream of JetStream that this server makes: one has all topics with history, another all latest values.
-    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = amount::some_bytes)]
-    broker_size: usize,
+    /// [default: 1GiB]
+    #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes, hide = !HAS_BROKER)]
+    broker_size: Option<usize>,
+    /// Most messages of a topic with history in Redis, and most keys of a topic with latest values. [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide = !HAS_BROKER)]
+    broker_entries: Option<u64>,
     /// Longest time that topics with history are kept, as 1h or 7d.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = age)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = age, hide = !HAS_BROKER)]
     broker_age: Duration,
-    /// Copies of each stream in a cluster of NATS servers.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
-    broker_replicas: u8,
+    /// Copies of each stream in a cluster of NATS servers. [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5), hide = !HAS_BROKER)]
+    broker_replicas: Option<u8>,
     #[arg(skip)]
     health: BrokerHealth,
 }
+
+/// The kind of a broker, by its URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Nats,
+    Redis,
+}
+
+/// The connections of a host to its broker, and whether that refuses them.
+type Opened = (Bridge, Arc<dyn Log>, Refusal);
 
 /// Whether the broker refuses the log of topics. Clones are the same one.
 #[derive(Clone, Debug, Default)]
@@ -79,17 +97,55 @@ fn age(text: &str) -> Result<Duration, String> {
 impl BrokerArguments {
     /// The hub, and the bridge to other hosts.
     pub(super) fn open(&self, is_hub: bool) -> Result<(Hub, Option<Bridge>), Failure> {
-        let Some(config) = self.config()? else { return Ok((Hub::default(), None)) };
+        let Some((kind, servers)) = self.servers()? else { return Ok((Hub::default(), None)) };
         if !is_hub {
             return Err(Failure::usage("--broker needs --app hub"));
         }
+        let opened = match kind {
+            Kind::Nats => self.open_nats(servers),
+            Kind::Redis => self.open_redis(servers),
+        };
         let failed = |error: std::io::Error| Failure::failed(format!("--broker: cannot start a thread: {error}"));
-        let bridge = Bridge::start(NatsBroker::new(config.clone())).map_err(failed)?;
-        let log = NatsLog::start(config).map_err(failed)?;
+        let (bridge, log, refusal) = opened.map_err(failed)?;
         // A server opens its broker once.
-        let _ = self.health.0.set(log.refusal());
-        let hub = Hub::with_log(tautline_hub::Config::default(), Arc::new(log), Some(bridge.clone()));
+        let _ = self.health.0.set(refusal);
+        let hub = Hub::with_log(tautline_hub::Config::default(), log, Some(bridge.clone()));
         Ok((hub, Some(bridge)))
+    }
+
+    #[cfg(feature = "nats")]
+    fn open_nats(&self, servers: String) -> std::io::Result<Opened> {
+        let mut config = tautline_nats::NatsConfig::new(servers);
+        config.authorities.clone_from(&self.broker_ca);
+        config.retention.bytes = self.broker_size.map_or(config.retention.bytes, |bytes| bytes as u64);
+        config.retention.age = self.broker_age;
+        config.retention.replicas = self.broker_replicas.map_or(config.retention.replicas, usize::from);
+        let bridge = Bridge::start(tautline_nats::NatsBroker::new(config.clone()))?;
+        let log = tautline_nats::NatsLog::start(config)?;
+        let refusal = log.refusal();
+        Ok((bridge, Arc::new(log), refusal))
+    }
+
+    #[cfg(feature = "redis")]
+    fn open_redis(&self, servers: String) -> std::io::Result<Opened> {
+        let mut config = tautline_redis::RedisConfig::new(servers);
+        config.authorities.clone_from(&self.broker_ca);
+        config.retention.entries = self.broker_entries.unwrap_or(config.retention.entries);
+        config.retention.age = self.broker_age;
+        let bridge = Bridge::start(tautline_redis::RedisBroker::new(config.clone()))?;
+        let log = tautline_redis::RedisLog::start(config)?;
+        let refusal = log.refusal();
+        Ok((bridge, Arc::new(log), refusal))
+    }
+
+    #[cfg(not(feature = "nats"))]
+    fn open_nats(&self, _: String) -> std::io::Result<Opened> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn open_redis(&self, _: String) -> std::io::Result<Opened> {
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 
     /// Whether the opened broker refuses.
@@ -99,10 +155,11 @@ impl BrokerArguments {
 
     /// Checks the files and options.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.config().map(drop)
+        self.servers().map(drop)
     }
 
-    fn config(&self) -> Result<Option<NatsConfig>, Failure> {
+    /// The servers, if this build has a client of theirs, and the options fit.
+    fn servers(&self) -> Result<Option<(Kind, String)>, Failure> {
         let servers = match (&self.broker, &self.broker_file) {
             (Some(servers), _) => servers.clone(),
             (None, Some(file)) => {
@@ -117,16 +174,31 @@ impl BrokerArguments {
             (None, None) if self.broker_ca.is_some() => return Err(Failure::usage("--broker-ca needs --broker")),
             (None, None) => return Ok(None),
         };
-        let mut config = NatsConfig::new(servers);
+        let is_redis = ["redis://", "rediss://"].iter().any(|scheme| servers.starts_with(scheme));
+        let kind = if is_redis { Kind::Redis } else { Kind::Nats };
+        let (has, feature) = match kind {
+            Kind::Nats => (cfg!(feature = "nats"), "nats"),
+            Kind::Redis => (cfg!(feature = "redis"), "redis"),
+        };
+        if !has {
+            let what = format!("--broker: this build has no such client: build taut with the feature `{feature}`");
+            return Err(Failure::usage(what));
+        }
+        let foreign = match kind {
+            Kind::Nats => [("--broker-entries", self.broker_entries.is_some()), ("", false)],
+            Kind::Redis => {
+                [("--broker-size", self.broker_size.is_some()), ("--broker-replicas", self.broker_replicas.is_some())]
+            }
+        };
+        if let Some((option, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
+            let (name, other) = if is_redis { ("Redis", "NATS") } else { ("NATS", "Redis") };
+            return Err(Failure::usage(format!("{option} is for {other}, but the broker is {name}")));
+        }
         if let Some(file) = &self.broker_ca {
             // Read here, so that a file that cannot be read is told at once.
             crate::files::read(file, "authorities of --broker-ca")?;
-            config.authorities = Some(file.clone());
         }
-        config.retention.bytes = self.broker_size as u64;
-        config.retention.age = self.broker_age;
-        config.retention.replicas = usize::from(self.broker_replicas);
-        Ok(Some(config))
+        Ok(Some((kind, servers)))
     }
 }
 

@@ -183,13 +183,13 @@ fn what_openssl_makes_is_trusted_by_name_of_its_file() {
     assert!(said.code == Some(0) && said.out.contains("hello"), "{said:?}");
 }
 
-#[cfg(not(feature = "nats"))]
+#[cfg(not(any(feature = "nats", feature = "redis")))]
 #[test]
 fn a_build_without_brokers_names_the_feature() {
     let home = Home::new();
-    for command in ["serve", "check"] {
-        let said = home.run(&[command, "--plain", "--app", "hub", "--broker", "nats://127.0.0.1:4222"]);
-        assert!(said.code == Some(2) && said.err.contains("feature `nats`"), "{said:?}");
+    for (command, broker) in [("serve", "nats"), ("check", "nats"), ("serve", "redis"), ("check", "redis")] {
+        let said = home.run(&[command, "--plain", "--app", "hub", "--broker", &format!("{broker}://127.0.0.1:4222")]);
+        assert!(said.code == Some(2) && said.err.contains(&format!("feature `{broker}`")), "{said:?}");
     }
 }
 
