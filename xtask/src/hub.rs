@@ -1,11 +1,11 @@
-//! Topics of several hosts on a real nats-server, which Go builds, and the client in Node.
+//! Topics of several hosts on a real nats-server, which Go builds, and on Redis, and the client in Node.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
-use crate::process::{self, run, run_logged};
+use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
 use crate::{install, interop, paths, taut};
 
@@ -14,18 +14,32 @@ const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.11.4";
 /// The crate for NATS without warnings, and its tests against a server.
 pub(crate) fn test(context: &Context) -> Outcome {
     let server = nats_server(context)?;
-    let package = ["--package", "tautline-nats", "--locked"];
-    let mut clippy = cargo(&["clippy", "--all-targets"]);
-    run(clippy.args(package).args(["--", "-D", "warnings"]), context.deadline)?;
-    // Nothing else compiles `taut serve --broker`.
-    let mut taut = cargo(&["clippy", "--package", "tautline-cli", "--features", "nats", "--locked"]);
-    run(taut.args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut doc = cargo(&["doc", "--no-deps"]);
-    run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
-    let mut test = cargo(&["test"]);
-    test.args(package).args(["--", "--include-ignored"]).env("TAUTLINE_NATS_SERVER", &server);
+    compile("tautline-nats", "nats", context)?;
+    let mut test = cargo(&["test", "--package", "tautline-nats", "--locked"]);
+    test.args(["--", "--include-ignored"]).env("TAUTLINE_NATS_SERVER", &server);
     run(&mut test, context.deadline)?;
     in_node(context)
+}
+
+/// The crate for Redis without warnings, and its tests against servers of the system.
+pub(crate) fn redis(context: &Context) -> Outcome {
+    if !succeeds("redis-server", &["--version"]) || !succeeds("redis-cli", &["--version"]) {
+        return Err(Failure::Skipped("redis-server is not installed (cargo xtask setup)".to_owned()));
+    }
+    compile("tautline-redis", "redis", context)?;
+    let mut test = cargo(&["test", "--package", "tautline-redis", "--locked"]);
+    run(test.args(["--", "--include-ignored"]), context.deadline)
+}
+
+/// A crate with a client of a broker without warnings. Nothing else compiles `taut serve --broker` with it.
+fn compile(package: &str, feature: &str, context: &Context) -> Outcome {
+    let package = ["--package", package, "--locked"];
+    let mut clippy = cargo(&["clippy", "--all-targets"]);
+    run(clippy.args(package).args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut taut = cargo(&["clippy", "--package", "tautline-cli", "--features", feature, "--locked"]);
+    run(taut.args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut doc = cargo(&["doc", "--no-deps"]);
+    run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
 }
 
 /// The JavaScript client in Node against `taut serve --app hub`, which it kills and starts again.

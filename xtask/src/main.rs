@@ -86,6 +86,7 @@ cargo xtask <task>
                                     checkout or from GitHub
   acme                              certificates by themselves, against an authority for tests (pebble)
   hub                               topics of several hosts on a nats-server, which Go builds
+  redis                             topics of several hosts on Redis
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -163,6 +164,7 @@ fn main() -> ExitCode {
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
         ["alerts"] => stage::run(&[stage("alerts", 5, alerts::test)]),
         ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
+        ["redis"] => stage::run(&[stage("redis", 15, hub::redis)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -255,6 +257,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("installs a package with the program", stage("package", 5, dist::deb::test)),
         ("packs all crates", stage("publish", 10, publish::check)),
         ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
+        ("compiles a client of Redis, and starts its servers", stage("redis", 15, hub::redis)),
         ("needs an authority for tests", stage("acme", 30, acme::test)),
         ("unpacks a tool of Prometheus", stage("alerts", 5, alerts::test)),
         ("needs a browser", stage("browser", 5, browser::test)),

@@ -56,6 +56,7 @@ const MORE: &[Need] = &[
         packages: &["libssl-dev"],
     },
     Need { name: "pebble (acme)", probe: ("sh", &["-c", "command -v pebble-challtestsrv"]), packages: &["pebble"] },
+    Need { name: "Redis (redis)", probe: ("redis-server", &["--version"]), packages: &["redis-server"] },
     Need { name: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
     Need { name: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
 ];
