@@ -1,5 +1,6 @@
 use crate::http::reply::{Later, Reply};
 use crate::http::ticket::{Source, Ticket};
+use crate::ids::ConnId;
 use http::StatusCode;
 use tautline_conn::front::Via;
 use tautline_io::Address;
@@ -55,6 +56,15 @@ impl<'a> Request<'a> {
     pub const fn with_body(mut self, body: &'a [u8]) -> Self {
         self.body = body;
         self
+    }
+
+    /// The identifier of the request's connection, which a WebSocket keeps. `None` in tests of applications.
+    ///
+    /// An application that answers [later](Self::later) finds by it in [`on_open`](crate::Handler::on_open) what it has learned
+    /// meanwhile.
+    #[must_use]
+    pub fn conn(&self) -> Option<ConnId> {
+        self.source.map(Source::conn)
     }
 
     /// The peer of the socket: the client, or the proxy next to the server.

@@ -7,6 +7,7 @@ use crate::http::content::Content;
 use crate::http::late_reply::LateReply;
 use crate::http::reply::{Upgrade, status_response};
 use crate::http::wanted::{IsWanted, Wanted};
+use crate::ids::ConnId;
 use crate::threads::command::Command;
 use crate::threads::remote::{ShardHandle, ShardHandleError};
 use http::{Response, StatusCode};
@@ -156,6 +157,11 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// The request's connection.
+    pub(crate) fn conn(&self) -> ConnId {
+        ConnId { shard: self.shard.number(), token: self.token }
+    }
+
     pub(crate) fn ticket<T>(&self) -> Ticket<T> {
         let wanted = self.wanted.get_or_init(Wanted::new).observer();
         let (shard, token, number) = (self.shard.clone(), self.token, self.number);
