@@ -1,6 +1,8 @@
 //! The memory of a hub, for the budget of its server.
 
 use crate::feed::Feeds;
+use crate::hooks::Calls;
+use crate::limits::Bounds;
 use crate::log::Log;
 use crate::repeats::Repeats;
 use crate::sessions::{Revoked, Sessions};
@@ -38,15 +40,18 @@ impl Account {
 pub(crate) struct CommonAccount {
     pub(crate) feeds: Told,
     pub(crate) log: Told,
-    /// Requests that may be repeated, connections of users, and users that are revoked.
+    /// Requests that may be repeated, connections of users, users that are revoked, and questions to the application.
     pub(crate) repeats: Told,
     pub(crate) sessions: Told,
     pub(crate) revoked: Told,
+    pub(crate) calls: Told,
+    pub(crate) bounds: Told,
 }
 
 impl CommonAccount {
     pub(crate) fn begin(&self, memory: &ApplicationMemory) {
-        for part in [&self.feeds, &self.log, &self.repeats, &self.sessions, &self.revoked] {
+        let own = [&self.repeats, &self.sessions, &self.revoked, &self.calls, &self.bounds];
+        for part in own.into_iter().chain([&self.feeds, &self.log]) {
             part.memory.get_or_init(|| memory.clone());
         }
     }
@@ -83,6 +88,18 @@ impl Measured for Sessions {
 }
 
 impl Measured for Revoked {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Bounds {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Calls {
     fn measure(&self) -> usize {
         self.memory()
     }

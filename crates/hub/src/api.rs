@@ -5,6 +5,7 @@
 
 use crate::answer::{Answer, Fault, response};
 use crate::config::Kind;
+use crate::control::{MOST_REVOKED, end_all};
 use crate::credentials::{Found, bearer};
 use crate::feed::frame;
 use crate::handler::HubHandler;
@@ -13,6 +14,7 @@ use crate::mailbox::{Event, Mailbox, ToUser};
 use crate::protocol::{MOST_DEPTH, Object, depth};
 use crate::repeats::Known;
 use crate::rules::{ApiKey, Rules, Scope, find_key, is_user};
+use crate::sessions::{Added, TOKEN};
 use crate::shared::Shared;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -32,8 +34,6 @@ const MOST_USERS: usize = 1_000;
 /// Members of a topic that are listed. Of more only the number is told.
 const MOST_LISTED: usize = 10_000;
 const MOST_REPEAT: usize = 64;
-/// The longest time for which a user is revoked.
-const MOST_REVOKED: u64 = 30 * 24 * 3_600;
 
 /// The operations, and the scopes that they need.
 pub(crate) const ROUTES: [(&str, Scope); 8] = [
@@ -81,7 +81,10 @@ struct Topic {
 struct User {
     #[serde(default, deserialize_with = "some")]
     user: Option<String>,
-    /// Seconds for which tokens of the user are refused.
+    /// The `jti` of a token.
+    #[serde(default, deserialize_with = "some")]
+    token: Option<String>,
+    /// Seconds for which the token, or those of the user, are refused.
     #[serde(default, deserialize_with = "whole")]
     seconds: Option<u64>,
 }
@@ -107,6 +110,12 @@ const UNKNOWN_KEY: Fault = Fault::new(
     "unauthorized",
     "no key of this interface",
     "send Authorization: Bearer KEY, with a key of a table [[key]] in the file of rules",
+);
+const GUESSING: Fault = Fault::new(
+    429,
+    "too-many-bad-keys",
+    "too many requests of this address have no key of this interface",
+    "wait a minute, and send a key of a table [[key]] in the file of rules",
 );
 const NO_SCOPE: Fault =
     Fault::new(403, "forbidden", "the key has not this scope", "add it to `scopes` of the key in the file of rules");
@@ -167,9 +176,12 @@ impl HubHandler {
 
     fn try_call(&self, request: &Request<'_>) -> Result<Reply, Fault> {
         let rules = self.rules.clone();
-        let Found::Token(secret) = bearer(request.http.headers()) else { return Err(UNKNOWN_KEY) };
-        let key = find_key(&rules.api_keys, secret).ok_or(UNKNOWN_KEY)?;
-        if !self.hub.rates.take(&key.name, key.rate, Instant::now()) {
+        let secret = if let Found::Token(secret) = bearer(request.http.headers()) { Some(secret) } else { None };
+        let Some(key) = secret.and_then(|secret| find_key(&rules.api_keys, secret)) else {
+            // A key that is known counts also from an address that guesses: many may share it.
+            return Err(if self.hub.bounds.bad_key(request.peer, &rules.limits) { UNKNOWN_KEY } else { GUESSING });
+        };
+        if !self.hub.bounds.request(&key.name, key.rate) {
             return Err(TOO_OFTEN);
         }
         let name = request.http.uri().path().strip_prefix(PREFIX).unwrap_or_default();
@@ -231,16 +243,23 @@ impl HubHandler {
             }
             "statistics" => parse::<Nothing>(body).map(|Nothing {}| Operation::Statistics),
             _ => {
-                let User { user, seconds } = parse(body)?;
-                let fits = |user: &String| is_user(user);
-                match (name, user, seconds) {
-                    ("connections", None, None) => Ok(Operation::Connections(None)),
-                    ("connections", Some(user), None) if fits(&user) => Ok(Operation::Connections(Some(user))),
-                    ("disconnect", Some(user), None) if fits(&user) => Ok(Operation::Disconnect(user.into(), None)),
-                    ("revoke", Some(user), Some(seconds)) if fits(&user) && seconds <= MOST_REVOKED => {
-                        Ok(Operation::Disconnect(user.into(), Some(Duration::from_secs(seconds))))
+                let User { user, token, seconds } = parse(body)?;
+                if [&user, &token].into_iter().flatten().any(|name| !is_user(name)) {
+                    return Err(BAD_NAME);
+                }
+                // Only a token that is refused can be named: a host does not list tokens.
+                let revoked = match (user, token) {
+                    (Some(user), None) => Some(user),
+                    (None, Some(token)) if name == "revoke" => Some(format!("{TOKEN}{token}")),
+                    (None, None) => None,
+                    _ => return Err(BAD_BODY),
+                };
+                match (name, revoked, seconds) {
+                    ("connections", user, None) => Ok(Operation::Connections(user)),
+                    ("disconnect", Some(user), None) => Ok(Operation::Disconnect(user.into(), None)),
+                    ("revoke", Some(name), Some(seconds)) if seconds <= MOST_REVOKED => {
+                        Ok(Operation::Disconnect(name.into(), Some(Duration::from_secs(seconds))))
                     }
-                    (_, Some(user), _) if !fits(&user) => Err(BAD_NAME),
                     _ => Err(BAD_BODY),
                 }
             }
@@ -307,12 +326,17 @@ impl HubHandler {
             }
             Operation::Disconnect(user, revoked) => {
                 if let Some(time) = revoked
-                    && !hub.revoked.add(&user, time, Instant::now())
+                    && hub.revoked.add(&user, time, Instant::now()) == Added::Full
                 {
                     return answer.give(Err(FULL));
                 }
-                hub.rules.tell(|| Event::User(user.clone(), ToUser::End));
-                answer.give(Ok(json!({ "user": &*user, "connections": hub.sessions.number(&user) }).to_string()));
+                end_all(&hub, &user);
+                hub.control.pass(&user, revoked);
+                answer.give(Ok(match user.strip_prefix(TOKEN) {
+                    Some(token) => json!({ "token": token }),
+                    None => json!({ "user": &*user, "connections": hub.sessions.number(&user) }),
+                }
+                .to_string()));
             }
             Operation::Statistics => {
                 let (_, users) = hub.sessions.list(0);

@@ -1,9 +1,11 @@
 //! A connection of the hub on its loop: subscriptions, and messages on their way to the log.
 
 use crate::access::Access;
+use crate::asked::Asking;
 use crate::config::Kind;
 use crate::log::Append;
 use crate::protocol::Request;
+use crate::rules::Identity;
 use crate::taken::Taken;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,6 +27,8 @@ pub(crate) struct Connected {
     pub(crate) blocked_on: Option<Box<str>>,
     /// Messages that the client may repeat without need, once it had to repeat any.
     pub(crate) taken: Option<Box<Taken>>,
+    /// Messages that wait for the application's answer.
+    pub(crate) asking: Option<Box<Asking>>,
     /// Its rights; `None` where everybody may do everything.
     pub(crate) access: Option<Box<Access>>,
     /// Its memory as it was counted, and its parts in what counts for all, in bytes.
@@ -38,9 +42,15 @@ impl Connected {
         let waiting = self.waiting.capacity() * size_of::<(Arc<str>, Append)>() + self.waiting_texts;
         let taken = self.taken.as_ref().map_or(0, |taken| taken.memory());
         let access = self.access.as_ref().map_or(0, |access| access.memory());
-        let now = size_of::<Self>() + map_memory(&self.subscriptions) + waiting + taken + access;
+        let asking = self.asking.as_ref().map_or(0, |asking| asking.memory());
+        let now = size_of::<Self>() + map_memory(&self.subscriptions) + waiting + taken + access + asking;
         *bytes = *bytes - self.told + now;
         self.told = now;
+    }
+
+    /// Who it is, by a token or the application.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.access.as_ref()?.identity.as_deref()
     }
 
     /// The client has to repeat a message, and repeats others with it.

@@ -1,11 +1,13 @@
 //! The entry of connections: tokens, their expiry, and rules that change.
 
-use crate::access::{Access, check_subscription, code};
+use crate::access::{Access, Arriving, check_subscription, code};
+use crate::connected::Connected;
 use crate::credentials::{Found, find, now};
 use crate::handler::HubHandler;
 use crate::mailbox::ToUser;
 use crate::protocol::Object;
-use crate::rules::{Grant, Identity, Rules, TokenError};
+use crate::rules::{About, Grant, Identity, Rules, TokenError};
+use crate::sessions::TOKEN;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::http::{HeaderValue, StatusCode, header};
@@ -20,6 +22,8 @@ const REFRESH: u64 = 1;
 const EXPIRY: u64 = 2;
 /// No timer: subscriptions may have lost their right.
 const RECHECK: u64 = 3;
+/// No timer: the application has answered.
+pub(crate) const RESUME: u64 = 4;
 
 /// The longest time of a timer, and the time by which a fresh token may be asked for too early.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
@@ -34,23 +38,25 @@ impl HubHandler {
         if self.rules.is_open {
             return Reply::Upgrade(upgrade);
         }
-        match find(request.http, &self.rules.tokens) {
+        let arriving = match find(request.http, &self.rules.tokens) {
             Found::Token(token) => match self.identify(token) {
-                Ok(identity) => {
-                    self.arriving = Some((token.into(), identity));
-                    Reply::Upgrade(upgrade)
-                }
-                Err(error) => unauthorized(error.reason()),
+                Ok(identity) => Some((token.into(), identity)),
+                Err(error) => return unauthorized(error.reason()),
             },
             // The first message may bring one.
-            Found::None => Reply::Upgrade(upgrade),
-            Found::Bad(reason) => unauthorized(reason),
+            Found::None => None,
+            Found::Bad(reason) => return unauthorized(reason),
+        };
+        if let Some(hooks) = self.rules.hooks_about(About::CONNECT) {
+            return self.ask_to_connect(request, upgrade, arriving.map(|(_, identity)| identity), hooks);
         }
+        self.arriving = arriving;
+        Reply::Upgrade(upgrade)
     }
 
     fn identify(&self, token: &str) -> Result<Arc<Identity>, TokenError> {
         let identity = self.rules.identify(token, now())?;
-        if identity.user.as_ref().is_some_and(|user| self.hub.revoked.has(user, Instant::now())) {
+        if self.hub.revoked.has_any(&identity, Instant::now()) {
             return Err(TokenError::Revoked);
         }
         Ok(identity)
@@ -64,14 +70,13 @@ impl HubHandler {
         let rules = self.rules.clone();
         let arriving = self.arriving.take();
         let found = opening.request.map_or(Found::None, |request| find(request, &rules.tokens));
-        let identity = match found {
-            // A gate may have answered for another connection meanwhile.
-            Found::Token(token) => match arriving.filter(|(other, _)| **other == *token) {
-                Some((_, identity)) => Ok(Some(identity)),
-                None => self.identify(token).map(Some),
-            },
-            Found::None => Ok(None),
-            Found::Bad(_) => Err(TokenError::Malformed),
+        let identity = match self.admitted.take(conn.id()) {
+            Some(identity) => self.recheck_revoked(identity),
+            None if rules.hooks_about(About::CONNECT).is_some() => {
+                let reason = "the application was not asked about this connection";
+                return conn.close(CloseCode::new(code::REFUSED), reason);
+            }
+            None => self.identity_of(found, arriving),
         };
         let identity = match identity {
             Ok(identity) => identity,
@@ -87,6 +92,25 @@ impl HubHandler {
             self.become_user(conn, identity);
         }
         self.settle(conn.id());
+    }
+
+    /// The user of a connection that opens, by the token of its request.
+    fn identity_of(&self, found: Found<'_>, arriving: Option<Arriving>) -> Result<Option<Arc<Identity>>, TokenError> {
+        match found {
+            // A gate may have answered for another connection meanwhile.
+            Found::Token(token) => match arriving.filter(|(other, _)| **other == *token) {
+                Some((_, identity)) => Ok(Some(identity)),
+                None => self.identify(token).map(Some),
+            },
+            Found::None => Ok(None),
+            Found::Bad(_) => Err(TokenError::Malformed),
+        }
+    }
+
+    /// Whether a user was revoked while the application was asked.
+    fn recheck_revoked(&self, identity: Option<Arc<Identity>>) -> Result<Option<Arc<Identity>>, TokenError> {
+        let is_revoked = |identity: &Arc<Identity>| self.hub.revoked.has_any(identity, Instant::now());
+        if identity.as_ref().is_some_and(is_revoked) { Err(TokenError::Revoked) } else { Ok(identity) }
     }
 
     /// Takes a token of a message: the first one, or a fresh one of the same user.
@@ -166,8 +190,10 @@ impl HubHandler {
 
     /// A timer of a connection is due.
     pub(crate) fn take_timer(&mut self, conn: &mut Conn<'_, ()>, timer: u64) {
-        if timer == RECHECK {
-            return self.end_lost(conn);
+        match timer {
+            RECHECK => return self.end_lost(conn),
+            RESUME => return self.resume(conn),
+            _ => {}
         }
         let rules = self.rules.clone();
         let Some(access) = self.access(conn.id()) else { return };
@@ -207,9 +233,20 @@ impl HubHandler {
         }
     }
 
-    /// Sends something to all connections of a user, or ends them.
+    /// Sends something to all connections of a user, or ends them, or those with a token.
     pub(crate) fn take_for_user(&self, shard: &mut ShardContext<'_>, user: &str, what: &ToUser) {
-        let Some(conns) = self.users.get(user) else { return };
+        let of_token: Vec<ConnId>;
+        let conns = match user.strip_prefix(TOKEN) {
+            Some(token) => {
+                let is_its = |client: &Connected| client.identity().is_some_and(|one| one.id.as_deref() == Some(token));
+                of_token = self.conns.iter().filter(|(_, client)| is_its(client)).map(|(conn, _)| *conn).collect();
+                &of_token
+            }
+            None => match self.users.get(user) {
+                Some(conns) => conns,
+                None => return,
+            },
+        };
         match what {
             ToUser::Send(frame) => shard.send_to(conns, Outgoing::text(frame)),
             ToUser::End => {
@@ -229,6 +266,8 @@ impl HubHandler {
     /// Other rules hold from now on. Rights are looked at in turns, so that nobody waits for long.
     pub(crate) fn take_rules(&mut self, rules: Arc<Rules>) {
         self.rules = rules;
+        // Each loop forgets, since another may have asked by the rules of before meanwhile.
+        self.hub.calls.forget_all();
         let is_required = self.rules.tokens.is_required;
         for access in self.conns.values_mut().filter_map(|client| client.access.as_mut()) {
             access.forget_rules();
@@ -267,7 +306,7 @@ impl HubHandler {
         if access.identity.is_none() && rules.tokens.is_required && !access.is_waiting {
             return shard.close(id, CloseCode::new(code::NO_TOKEN), "this hub needs a token now") != FULL;
         }
-        self.lost(id).is_empty() || ask_to_recheck(&access.handle) != FULL
+        self.lost(id).is_empty() || call(&access.handle, RECHECK) != FULL
     }
 
     /// Ends the subscriptions that a connection has no right to any more, and says why.
@@ -310,11 +349,11 @@ impl HubHandler {
 /// A loop's commands are too many.
 const FULL: Result<(), ShardHandleError> = Err(ShardHandleError::Full);
 
-/// Has the hub of a connection look at its subscriptions.
-fn ask_to_recheck(handle: &ConnHandle) -> Result<(), ShardHandleError> {
+/// Has the hub of a connection take a timer that is none.
+pub(crate) fn call(handle: &ConnHandle, timer: u64) -> Result<(), ShardHandleError> {
     type Boxed = Box<dyn Handler<State = ()>>;
-    match handle.with_conn(|hub: &mut HubHandler, conn| hub.take_timer(conn, RECHECK)) {
-        Err(ShardHandleError::OtherHandler) => handle.with_conn(|hub: &mut Boxed, conn| hub.on_timer(conn, RECHECK)),
+    match handle.with_conn(move |hub: &mut HubHandler, conn| hub.take_timer(conn, timer)) {
+        Err(ShardHandleError::OtherHandler) => handle.with_conn(move |hub: &mut Boxed, conn| hub.on_timer(conn, timer)),
         other => other,
     }
 }

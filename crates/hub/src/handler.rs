@@ -2,15 +2,16 @@
 
 use crate::access::{Arriving, check_subscription};
 use crate::account::Account;
+use crate::asked::{Admitted, Turn};
 use crate::config::Kind;
 use crate::connected::{Connected, FOLLOWED, Subscription};
 use crate::feed::frame;
 use crate::log::{LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
-use crate::presence::Who;
+use crate::presence::{Joined, Who};
 use crate::protocol::{Object, Request};
 use crate::readings::Readings;
-use crate::rules::{Rights, Rules};
+use crate::rules::{About, Rights, Rules};
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::HashMap;
@@ -50,6 +51,10 @@ pub struct HubHandler {
     pub(crate) rechecks: Vec<ConnId>,
     /// The token of a request whose connection opens next.
     pub(crate) arriving: Option<Arriving>,
+    /// Connections that the application has allowed, questions so far, and connections whose answers have come.
+    pub(crate) admitted: Admitted,
+    pub(crate) last_question: u64,
+    pub(crate) resumes: Vec<ConnId>,
     /// Connections of users.
     pub(crate) users: HashMap<Arc<str>, Vec<ConnId>>,
     pub(crate) mailbox: Option<Arc<Mailbox>>,
@@ -86,6 +91,9 @@ impl HubHandler {
             hub,
             rechecks: Vec::new(),
             arriving: None,
+            admitted: Admitted::default(),
+            last_question: 0,
+            resumes: Vec::new(),
             users: HashMap::new(),
             mailbox: None,
             tracks: HashMap::new(),
@@ -116,16 +124,29 @@ impl HubHandler {
         self.account.tell(tables + users + self.readings.memory());
     }
 
-    fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str) -> Result<(), Refusal> {
+    /// Does what a message asks for, or says why not.
+    pub(crate) fn take_text(&mut self, conn: &mut Conn<'_, ()>, text: &str, turn: Turn) {
+        if let Err(Refusal { reason, topic, id }) = self.request(conn, text, turn) {
+            let answer = Object::new("error").text("reason", reason);
+            conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
+        }
+    }
+
+    fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str, turn: Turn) -> Result<(), Refusal> {
         let Ok(request) = serde_json::from_str::<Request<'_>>(text) else {
             return Err(Refusal { reason: "no JSON object of this protocol", topic: None, id: None });
         };
         let named = |text: Option<&str>| text.filter(|text| self.hub.config.fits(text)).map(str::to_owned);
         let (topic, id) = (named(request.topic.as_deref()), named(request.id.as_deref()));
-        self.act(conn, &request).map_err(|reason| Refusal { reason, topic, id })
+        self.act(conn, &request, (text, turn)).map_err(|reason| Refusal { reason, topic, id })
     }
 
-    fn act(&mut self, conn: &mut Conn<'_, ()>, request: &Request<'_>) -> Result<(), &'static str> {
+    fn act(
+        &mut self,
+        conn: &mut Conn<'_, ()>,
+        request: &Request<'_>,
+        (text, turn): (&str, Turn),
+    ) -> Result<(), &'static str> {
         if request.action == "ping" {
             let id = request.id.as_deref().filter(|id| self.hub.config.fits(id));
             conn.text(&Object::new("pong").optional("id", id).end());
@@ -140,6 +161,9 @@ impl HubHandler {
         if self.is_unknown(conn.id()) {
             return Err("this hub needs a token: send one in the first message");
         }
+        if matches!(turn, Turn::Arrived) && self.waits(conn, text)? {
+            return Ok(());
+        }
         let topic = request.topic.as_deref().filter(|topic| self.hub.config.allows(topic));
         let topic: Arc<str> = topic.ok_or("the name of the topic is missing or not allowed")?.into();
         let texts = [&request.member, &request.key, &request.id, &request.epoch];
@@ -147,13 +171,13 @@ impl HubHandler {
             return Err("a name, key, identifier or epoch is too long or has control characters");
         }
         match &*request.action {
-            "subscribe" => self.subscribe(conn, &topic, request),
+            "subscribe" => self.subscribe(conn, &topic, request, (text, &turn)),
             "unsubscribe" => {
                 self.unsubscribe(conn, &topic);
                 conn.text(&Object::new("unsubscribed").text("topic", &topic).end());
                 Ok(())
             }
-            _ => self.publish(conn, &topic, request),
+            _ => self.publish(conn, &topic, request, (text, turn)),
         }
     }
 
@@ -162,6 +186,7 @@ impl HubHandler {
         conn: &mut Conn<'_, ()>,
         topic: &Arc<str>,
         request: &Request<'_>,
+        (text, turn): (&str, &Turn),
     ) -> Result<(), &'static str> {
         let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
         if conn.shard().is_memory_short() {
@@ -175,6 +200,9 @@ impl HubHandler {
         let is_barred = after.is_some_and(|after| after > 0) && !grant.rights.has(Rights::HISTORY);
         let history = after.is_some() && !is_barred;
         check_subscription(grant, presence, history)?;
+        if !matches!(turn, Turn::Allowed(_)) && self.is_subscription_held(conn, grant, (topic, request, text))? {
+            return Ok(());
+        }
         self.unsubscribe(conn, topic);
         let (hub, id) = (self.hub.clone(), conn.id());
         // Nobody is a member under the name of somebody else.
@@ -201,7 +229,7 @@ impl HubHandler {
         subscription.history = history;
         let conn_id = id.to_string();
         let who = user.as_deref().map_or(Who::Conn(&conn_id), Who::User);
-        if name.is_some_and(|name| !hub.presence.join(topic, &who, name, grant.terms.max_members)) {
+        if name.is_some_and(|name| !self.join(id, topic, (&who, name), grant.terms.max_members)) {
             conn.unsubscribe(topic);
             return Err("too many members");
         }
@@ -240,6 +268,16 @@ impl HubHandler {
         Ok(())
     }
 
+    /// Makes a connection or its user a member. False if there are too many.
+    fn join(&self, conn: ConnId, topic: &Arc<str>, (who, name): (&Who<'_>, &str), most: Option<usize>) -> bool {
+        let joined = self.hub.presence.join(topic, who, name, most);
+        if joined == Joined::First {
+            let user = if let Who::User(user) = who { Some(*user) } else { None };
+            self.tell_application(About::PRESENCE, Some(conn), user, Some((topic, "join")));
+        }
+        joined != Joined::Full
+    }
+
     pub(crate) fn unsubscribe(&mut self, conn: &mut Conn<'_, ()>, topic: &Arc<str>) {
         let id = conn.id();
         let Some(client) = self.conns.get_mut(&id) else { return };
@@ -255,6 +293,7 @@ impl HubHandler {
     /// Ends a subscription, but for that of the loop's own topics.
     fn end(&mut self, conn: ConnId, topic: &Arc<str>, subscription: Subscription, user: Option<&str>) {
         let Subscription { is_member, as_user, watches, .. } = subscription;
+        self.tell_application(About::UNSUBSCRIBE, Some(conn), user, Some((topic, "")));
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
             track.settle(&mut self.account.bytes);
@@ -268,9 +307,11 @@ impl HubHandler {
             }
         }
         if is_member {
-            let conn = conn.to_string();
-            let user = user.filter(|_| as_user);
-            self.hub.presence.leave(topic, &user.map_or(Who::Conn(&conn), Who::User));
+            let name = conn.to_string();
+            let as_user = user.filter(|_| as_user);
+            if self.hub.presence.leave(topic, &as_user.map_or(Who::Conn(&name), Who::User)) {
+                self.tell_application(About::PRESENCE, Some(conn), user, Some((topic, "leave")));
+            }
         }
         if watches && let Some(watchers) = self.watchers.get_mut(topic) {
             let before = watchers.len();
@@ -305,7 +346,7 @@ impl HubHandler {
             let Some(event) = mailbox.next() else { break };
             self.take_event(shard, event);
         }
-        let has_rechecks = self.recheck_some(shard);
+        let has_rechecks = self.recheck_some(shard) | self.resume_some();
         self.told_news = self.told_news.saturating_sub(NEWS);
         while self.told_news < NEWS && !shard.is_full() {
             let Some(news) = mailbox.next_news() else { break };
@@ -392,6 +433,7 @@ impl HubHandler {
                 shard.publish(&topic, slow.map_or(message, |policy| message.with_policy(policy)));
             }
             Event::User(user, what) => self.take_for_user(shard, &user, &what),
+            Event::Verdict { conn, number, verdict } => self.take_verdict(conn, number, verdict),
         }
     }
 
@@ -552,6 +594,7 @@ impl HubHandler {
     fn tick(&mut self) {
         let Some(mailbox) = &self.mailbox else { return };
         self.hub.presence.tick(Instant::now());
+        self.hub.control.tick(&self.hub, Instant::now());
         let (hub, bytes) = (&self.hub, &mut self.account.bytes);
         self.tracks.retain(|topic, track| {
             track.idle = if track.is_unused() { track.idle + 1 } else { 0 };
@@ -570,6 +613,9 @@ impl HubHandler {
         hub.account.repeats.tell(&*hub.repeats);
         hub.account.sessions.tell(&hub.sessions);
         hub.account.revoked.tell(&hub.revoked);
+        hub.account.calls.tell(&*hub.calls);
+        hub.account.bounds.tell(&hub.bounds);
+        self.admitted.tick(Instant::now());
         self.tell_tables();
     }
 }
@@ -599,6 +645,7 @@ impl Handler for HubHandler {
         let memory = shard.memory();
         self.hub.presence.count(&memory);
         self.hub.account.begin(&memory);
+        self.hub.control.begin(&self.hub);
         let budget = shard.memory_budget();
         self.hub.log.bound(budget / LOG_PART);
         let of_topic = FOLLOWED + self.hub.log.memory_of_topic();
@@ -634,13 +681,9 @@ impl Handler for HubHandler {
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        let refused = match message.text() {
-            Some(text) => self.request(conn, text).err(),
-            None => Some(Refusal { reason: "a binary message; the protocol is JSON", topic: None, id: None }),
-        };
-        if let Some(Refusal { reason, topic, id }) = refused {
-            let answer = Object::new("error").text("reason", reason);
-            conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
+        match message.text() {
+            Some(text) => self.take_text(conn, text, Turn::Arrived),
+            None => _ = conn.text(&Object::new("error").text("reason", "a binary message; the protocol is JSON").end()),
         }
         let id = conn.id();
         self.tell_memory(&mut conn.shard(), id);
@@ -676,6 +719,9 @@ impl Handler for HubHandler {
         let user = identity.and_then(|identity| identity.user.clone());
         if let Some(user) = &user {
             self.leave(id, user);
+        }
+        if client.access.is_some() {
+            self.tell_application(About::DISCONNECT, Some(id), user.as_deref(), None);
         }
         for (topic, subscription) in client.subscriptions {
             self.end(id, &topic, subscription, user.as_deref());

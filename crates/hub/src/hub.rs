@@ -2,14 +2,17 @@
 
 use crate::account::CommonAccount;
 use crate::config::Config;
+use crate::control::Control;
 use crate::feed::Feeds;
 use crate::handler::HubHandler;
+use crate::hooks::{Calls, HookCounts};
+use crate::limits::Bounds;
 use crate::log::Log;
 use crate::memory_log::MemoryLog;
 use crate::presence::Presence;
 use crate::repeats::Repeats;
 use crate::rules::Rules;
-use crate::sessions::{Rates, Revoked, Sessions};
+use crate::sessions::{Revoked, Sessions};
 use crate::shared::{LiveRules, Shared};
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +52,7 @@ impl Hub {
     /// [has](tautline::Server::bridge) too.
     #[must_use]
     pub fn with_log(config: Config, log: Arc<dyn Log>, bridge: Option<Bridge>) -> Self {
-        let presence = Presence::new(&config, bridge);
+        let presence = Presence::new(&config, bridge.clone());
         Self(Arc::new(Shared {
             config,
             log,
@@ -60,8 +63,10 @@ impl Hub {
             rules: LiveRules::new(Rules::open()),
             sessions: Sessions::default(),
             revoked: Revoked::default(),
-            rates: Rates::default(),
+            control: Control::new(bridge),
+            bounds: Bounds::default(),
             repeats: Arc::new(Repeats::default()),
+            calls: Arc::new(Calls::default()),
         }))
     }
 
@@ -88,6 +93,18 @@ impl Hub {
     /// conditions on tokens hold for later tokens: connections keep what theirs gave until it expires.
     pub fn set_rules(&self, rules: Rules) {
         self.0.rules.replace(rules);
+    }
+
+    /// The questions to the application of the rules.
+    #[must_use]
+    pub fn hook_counts(&self) -> HookCounts {
+        self.0.calls.counts()
+    }
+
+    /// The bounds of the rules by their names, each with the number of requests that were refused for it.
+    #[must_use]
+    pub fn bounds_met(&self) -> Vec<(&'static str, u64)> {
+        self.0.bounds.met()
     }
 
     /// The handler of one loop.

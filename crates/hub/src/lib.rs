@@ -35,15 +35,25 @@ mod access;
 mod account;
 mod answer;
 mod api;
+mod asked;
+mod asking;
 pub mod backend;
 mod client;
 mod config;
 mod connected;
+mod control;
 mod credentials;
 mod entry;
 mod feed;
 mod handler;
+mod hooks;
+#[cfg(feature = "hooks")]
+mod http_client;
+#[cfg(not(feature = "hooks"))]
+#[path = "http_client_missing.rs"]
+mod http_client;
 mod hub;
+mod limits;
 mod log;
 mod mailbox;
 mod members;
@@ -66,6 +76,7 @@ mod track;
 pub use client::{Client, ClientError};
 pub use config::{Config, Kind};
 pub use handler::HubHandler;
+pub use hooks::HookCounts;
 pub use hub::Hub;
 pub use log::{Append, Done, Entry, Following, Log, LogError, Page, Position, Sink};
 pub use memory_log::{MemoryLog, Retention};

@@ -1,5 +1,6 @@
 //! Events of other threads for a loop's part of the hub: from logs, from presence, and receipts.
 
+use crate::hooks::Verdict;
 use crate::log::{LogError, Page, Position};
 use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -89,6 +90,12 @@ pub(crate) enum Event {
     },
     /// Something for all connections of a user.
     User(Arc<str>, ToUser),
+    /// The application's answer about a message.
+    Verdict {
+        conn: ConnId,
+        number: u64,
+        verdict: Verdict,
+    },
 }
 
 pub(crate) enum ToUser {
@@ -105,6 +112,7 @@ impl Event {
             Self::Page { page: Ok(page), .. } => page.memory(),
             Self::Post { frame, .. } => frame.len(),
             Self::User(_, ToUser::Send(frame)) => frame.len(),
+            Self::Verdict { verdict, .. } => verdict.memory(),
             Self::Appended { id, .. } => id.as_ref().map_or(0, |id| id.len()),
             // With the place of its topic's number.
             Self::Presence { frame, .. } => frame.len() + 2 * size_of::<(Arc<str>, usize)>(),

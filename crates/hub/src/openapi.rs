@@ -35,7 +35,9 @@ fn schemas(operation: &str) -> (Value, Value) {
         "disconnect" => (object(json!({ "user": user }), &["user"]), answer(&["user", "connections"])),
         "revoke" => {
             let seconds = json!({ "type": "integer", "minimum": 0, "maximum": 2_592_000 });
-            (object(json!({ "user": user, "seconds": seconds }), &["user", "seconds"]), answer(&["user"]))
+            let of_user = object(json!({ "user": user, "seconds": seconds }), &["user", "seconds"]);
+            let of_token = object(json!({ "token": user, "seconds": seconds }), &["token", "seconds"]);
+            (json!({ "oneOf": [of_user, of_token] }), answer(&[]))
         }
         _ => (object(json!({}), &[]), answer(&["users", "log_bytes", "feeds_bytes"])),
     }
@@ -56,7 +58,7 @@ fn operation(path: &str, scope: Scope) -> Value {
         ("409", "a request with this Idempotency-Key is being done, or it was another one"),
         ("410", "the history after that offset is not kept"),
         ("413", "the body is too long"),
-        ("429", "too many requests of the key"),
+        ("429", "too many requests of the key, or too many of this address without one"),
         ("503", "the log is away"),
     ];
     for (status, description) in errors {

@@ -133,6 +133,16 @@ struct Room {
     told: usize,
 }
 
+/// The result of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// There are too many members on this host.
+    Full,
+    First,
+    /// The user is a member by another connection.
+    Again,
+}
+
 /// A member: one connection, or all connections of a user.
 pub(crate) enum Who<'w> {
     Conn(&'w str),
@@ -187,14 +197,14 @@ impl Presence {
         rooms.tell();
     }
 
-    /// A member joins: a connection, or a user with the first of some. False if there are too many on this host: `most`, or fewer
-    /// by the configuration.
-    pub(crate) fn join(&self, topic: &Arc<str>, who: &Who<'_>, name: &str, most: Option<usize>) -> bool {
+    /// A member joins: a connection, or a user with the first of some. Too many on this host are more than `most`, or fewer by the
+    /// configuration.
+    pub(crate) fn join(&self, topic: &Arc<str>, who: &Who<'_>, name: &str, most: Option<usize>) -> Joined {
         let id = self.member(who);
         let mut rooms = lock(&self.rooms);
         let room = rooms.map.entry(topic.clone()).or_default();
         if room.is_known(who) {
-            return true;
+            return Joined::Again;
         }
         let fits = room.local.len() < most.unwrap_or(self.bounds.members).min(self.bounds.members);
         if fits {
@@ -207,22 +217,24 @@ impl Presence {
             }
         }
         rooms.settle(topic);
-        fits
+        if fits { Joined::First } else { Joined::Full }
     }
 
-    /// A connection leaves, and with the last one its user.
-    pub(crate) fn leave(&self, topic: &Arc<str>, who: &Who<'_>) {
+    /// A connection leaves, and with the last one its user. Whether a member has left.
+    pub(crate) fn leave(&self, topic: &Arc<str>, who: &Who<'_>) -> bool {
         let id = self.member(who);
         let mut rooms = lock(&self.rooms);
-        let Some(room) = rooms.map.get_mut(topic) else { return };
+        let Some(room) = rooms.map.get_mut(topic) else { return false };
         if room.has_others(who) {
-            return;
+            return false;
         }
-        if room.local.remove(&id) {
+        let leaves = room.local.remove(&id);
+        if leaves {
             self.tell(topic, News { leave: Some(id.clone()), ..News::default() });
             room.left(topic, &id);
         }
         rooms.settle(topic);
+        leaves
     }
 
     /// A loop wants to know joins and leaves. Returns the messages with all present members.

@@ -1,12 +1,14 @@
 //! Messages of clients on their way to subscribers or the log.
 
 use crate::access::check_publish;
+use crate::asked::Turn;
 use crate::config::Kind;
 use crate::connected::texts;
 use crate::handler::HubHandler;
 use crate::log::{Append, LogError, Position};
 use crate::mailbox::Event;
 use crate::protocol::{MOST_DEPTH, Object, Request, depth};
+use crate::rules::About;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tautline::{Conn, ConnId, Outgoing, Reach, ShardContext};
@@ -17,20 +19,37 @@ impl HubHandler {
         conn: &mut Conn<'_, ()>,
         topic: &Arc<str>,
         request: &Request<'_>,
+        (text, turn): (&str, Turn),
     ) -> Result<(), &'static str> {
-        let config = &self.hub.config;
+        let hub = self.hub.clone();
+        let config = &hub.config;
+        let allowed = if let Turn::Allowed(allowed) = turn { Some(allowed) } else { None };
         let data = request.data.ok_or("a message without data")?.get();
+        let replaced = allowed.as_ref().and_then(|allowed| allowed.data.as_deref());
+        let data = replaced.unwrap_or(data);
         if depth(data) > MOST_DEPTH {
             return Err("the data is nested too deeply");
         }
         let (key, id) = (request.key.as_deref(), request.id.as_deref());
         let grant = match self.conns.get_mut(&conn.id()).and_then(|client| client.access.as_mut()) {
+            // Its rate was counted before the application was asked.
+            Some(access) if allowed.is_some() => {
+                let grant = self.rules.grant(access.identity.as_deref(), topic);
+                check_publish(grant, data.len()).map(|()| grant)?
+            }
             Some(access) => access.publish(&self.rules, topic, data.len())?,
             None => {
                 let grant = self.rules.grant(None, topic);
                 check_publish(grant, data.len()).map(|()| grant)?
             }
         };
+        if allowed.is_none() && !self.rules.is_open {
+            let user = self.user(conn.id());
+            hub.bounds.publish(&self.rules.limits, (user.as_deref(), topic, conn.peer()))?;
+        }
+        if allowed.is_none() && self.is_held(conn, (About::PUBLISH, grant), (topic, request, text))? {
+            return Ok(());
+        }
         let kind = grant.terms.kind(config, topic);
         if kind == Kind::Plain {
             let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();

@@ -1,5 +1,6 @@
 //! The connections of users on this host: their number, for the limit.
 
+use crate::rules::Identity;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -84,36 +85,72 @@ fn lock<T>(users: &Mutex<Users<T>>) -> MutexGuard<'_, Users<T>> {
     users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Users whose tokens are refused for a time.
+/// The begin of the names of tokens among those of users, which have no control characters.
+pub(crate) const TOKEN: char = '\u{1}';
+
+/// Users whose tokens are refused for a time, and single tokens.
 #[derive(Default)]
 pub(crate) struct Revoked(Mutex<Users<Instant>>);
 
-/// Most users that are revoked at a time.
+/// Most users and tokens that are revoked at a time.
 const MOST_REVOKED: usize = 10_000;
 
+/// The result of a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    New,
+    /// It was revoked for that time already.
+    Known,
+    /// There are too many.
+    Full,
+}
+
 impl Revoked {
-    /// Refuses the tokens of a user. False if there are too many such users.
-    pub(crate) fn add(&self, user: &Arc<str>, time: Duration, now: Instant) -> bool {
+    /// Refuses the tokens of a user, or one token. A time that ends sooner than that of before shortens nothing, unless it is over
+    /// at once.
+    pub(crate) fn add(&self, name: &Arc<str>, time: Duration, now: Instant) -> Added {
         let mut users = lock(&self.0);
         if users.map.len() >= MOST_REVOKED {
             users.map.retain(|_, until| *until > now);
-            users.names = users.map.keys().map(|user| name_memory(user)).sum();
+            users.names = users.map.keys().map(|name| name_memory(name)).sum();
         }
-        let fits = users.map.len() < MOST_REVOKED || users.map.contains_key(user);
-        if fits && let Some(until) = now.checked_add(time) {
-            users.insert(user, until);
+        let before = users.map.get(name).copied();
+        if before.is_none() && users.map.len() >= MOST_REVOKED {
+            return Added::Full;
         }
-        fits
+        let Some(until) = now.checked_add(time) else { return Added::Full };
+        // Hosts tell each other whole seconds.
+        let is_known = before.is_some_and(|before| before + Duration::from_secs(2) > until);
+        if time.is_zero() {
+            users.remove(name);
+        } else if !is_known {
+            users.insert(name, until);
+        }
+        if is_known { Added::Known } else { Added::New }
     }
 
-    pub(crate) fn has(&self, user: &str, now: Instant) -> bool {
+    /// Whether a token is revoked, by its user or itself.
+    pub(crate) fn has_any(&self, identity: &Identity, now: Instant) -> bool {
+        let has_token = |id: &Arc<str>| self.has(&format!("{TOKEN}{id}"), now);
+        identity.user.as_deref().is_some_and(|user| self.has(user, now)) || identity.id.as_ref().is_some_and(has_token)
+    }
+
+    fn has(&self, name: &str, now: Instant) -> bool {
         let mut users = lock(&self.0);
-        let Some(until) = users.map.get(user) else { return false };
+        let Some(until) = users.map.get(name) else { return false };
         let is_revoked = *until > now;
         if !is_revoked {
-            users.remove(user);
+            users.remove(name);
         }
         is_revoked
+    }
+
+    /// All that are revoked, each until a second since 1970. `since` is the present one.
+    pub(crate) fn list(&self, now: Instant, since: u64) -> Vec<(String, u64)> {
+        let users = lock(&self.0);
+        let left = |until: &Instant| until.saturating_duration_since(now).as_secs();
+        let all = users.map.iter().map(|(name, until)| (name.to_string(), since + left(until)));
+        all.filter(|(_, until)| *until > since).collect()
     }
 
     /// Its memory, in bytes.
@@ -122,26 +159,43 @@ impl Revoked {
     }
 }
 
-/// Requests of keys in a second.
+/// Events in a time, by name.
 #[derive(Default)]
-pub(crate) struct Rates(Mutex<HashMap<String, (Instant, u32)>>);
+pub(crate) struct Rates(Mutex<HashMap<Box<str>, (Instant, u32)>>);
+
+/// Most names whose events are counted at a time. Further ones count together.
+const MOST_NAMES: usize = 20_000;
 
 impl Rates {
-    /// Counts a request. False if it is one too many. Names are those of the file of rules, so they are few.
-    pub(crate) fn take(&self, name: &str, most: u32, now: Instant) -> bool {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, number) = keys.entry(name.to_owned()).or_insert((now, 0));
-        if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+    /// Counts an event. False if more than `most` have come within `time`.
+    pub(crate) fn take(&self, name: &str, most: u32, time: Duration, now: Instant) -> bool {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= time;
+        if names.len() >= MOST_NAMES && !names.contains_key(name) {
+            names.retain(|_, (since, _)| !is_over(*since));
+        }
+        let name = if names.len() >= MOST_NAMES && !names.contains_key(name) { "" } else { name };
+        if !names.contains_key(name) {
+            names.insert(name.into(), (now, 0));
+        }
+        let Some((since, number)) = names.get_mut(name) else { return false };
+        if is_over(*since) {
             (*since, *number) = (now, 0);
         }
         *number = number.saturating_add(1);
         *number <= most
     }
+
+    /// Its memory, in bytes, with names of 40 bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map_memory(&names) + 40 * names.len()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_REVOKED, Rates, Revoked, Sessions};
+    use super::{Added, MOST_NAMES, MOST_REVOKED, Rates, Revoked, Sessions};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
@@ -163,7 +217,8 @@ mod tests {
         let second = Duration::from_secs(1);
         for user in &users {
             assert!(sessions.enter(user, 2) && sessions.enter(user, 2) && !sessions.enter(user, 2));
-            assert!(revoked.add(user, second, now) && revoked.add(user, second, now));
+            assert_eq!(revoked.add(user, second, now), Added::New);
+            assert_eq!(revoked.add(user, second, now), Added::Known);
         }
         for memory in [sessions.memory(), revoked.memory()] {
             assert!((150_000..400_000).contains(&memory), "{memory}");
@@ -182,20 +237,36 @@ mod tests {
     fn a_revocation_ends_and_their_number_is_bounded() {
         let (revoked, now) = (Revoked::default(), Instant::now());
         let second = Duration::from_secs(1);
-        assert!(revoked.add(&"ann".into(), second, now));
+        assert_eq!(revoked.add(&"ann".into(), second, now), Added::New);
         assert!(revoked.has("ann", now) && !revoked.has("bob", now));
         assert!(!revoked.has("ann", now + second));
         for number in 0..MOST_REVOKED {
-            assert!(revoked.add(&number.to_string().into(), second, now));
+            assert_eq!(revoked.add(&number.to_string().into(), second, now), Added::New);
         }
-        assert!(!revoked.add(&"one more".into(), second, now));
-        assert!(revoked.add(&"one more".into(), second, now + second), "the others are over");
+        assert_eq!(revoked.add(&"one more".into(), second, now), Added::Full);
+        assert_eq!(revoked.add(&"one more".into(), second, now + second), Added::New, "the others are over");
+        assert_eq!(revoked.list(now + second, 7), [("one more".to_owned(), 8)]);
+        assert_eq!(revoked.add(&"one more".into(), Duration::ZERO, now + second), Added::Known);
+        assert!(!revoked.has("one more", now + second), "it was taken back");
     }
 
     #[test]
-    fn requests_of_a_second_are_bounded() {
-        let (rates, now) = (Rates::default(), Instant::now());
-        assert!(rates.take("a", 2, now) && rates.take("a", 2, now) && !rates.take("a", 2, now));
-        assert!(rates.take("b", 2, now) && rates.take("a", 2, now + Duration::from_secs(1)));
+    fn events_of_a_time_are_bounded_for_each_name() {
+        let (rates, now, second) = (Rates::default(), Instant::now(), Duration::from_secs(1));
+        let take = |name: &str, now| rates.take(name, 2, second, now);
+        assert!(take("a", now));
+        assert!(take("a", now) && !take("a", now));
+        assert!(take("b", now) && take("a", now + second));
+    }
+
+    #[test]
+    fn the_names_whose_events_are_counted_are_bounded() {
+        let (rates, now, second) = (Rates::default(), Instant::now(), Duration::from_secs(1));
+        let take = |number: usize, now| rates.take(&number.to_string(), 2, second, now);
+        let taken = (0..MOST_NAMES + 1_000).filter(|number| take(*number, now)).count();
+        assert_eq!(taken, MOST_NAMES + 2, "further ones count together");
+        assert!(rates.memory() < 4 << 20, "{}", rates.memory());
+        assert!(take(0, now), "one that is known counts for itself");
+        assert!(take(MOST_NAMES + 5, now + second), "the others are over");
     }
 }

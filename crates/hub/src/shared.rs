@@ -2,13 +2,16 @@
 
 use crate::account::CommonAccount;
 use crate::config::Config;
+use crate::control::Control;
 use crate::feed::Feeds;
+use crate::hooks::Calls;
+use crate::limits::Bounds;
 use crate::log::Log;
 use crate::mailbox::{Event, Mailbox};
 use crate::presence::Presence;
 use crate::repeats::Repeats;
 use crate::rules::Rules;
-use crate::sessions::{Rates, Revoked, Sessions};
+use crate::sessions::{Revoked, Sessions};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tautline::{Reply, Request};
 
@@ -25,9 +28,12 @@ pub(crate) struct Shared {
     pub(crate) rules: LiveRules,
     pub(crate) sessions: Sessions,
     pub(crate) revoked: Revoked,
-    /// Of keys of the HTTP interface.
-    pub(crate) rates: Rates,
+    /// The other hosts.
+    pub(crate) control: Control,
+    pub(crate) bounds: Bounds,
     pub(crate) repeats: Arc<Repeats>,
+    /// Questions to the application.
+    pub(crate) calls: Arc<Calls>,
 }
 
 /// The rules of the moment, and the loops that have to know them.

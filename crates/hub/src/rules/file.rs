@@ -1,12 +1,14 @@
 //! The file of rules: TOML, as `docs/hub.md` describes it.
 
 use super::api_key::{ApiKey, Scope};
+use super::hooks::{self, About, Hooks};
 use super::pattern::Pattern;
 use super::rights::Rights;
-use super::table::{Namespace, Rules, Terms, Tokens};
+use super::table::{Limits, Namespace, Rules, Terms, Tokens};
 use super::toml::{Document, RulesError, Table, nearest};
 use crate::config::Kind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tautline::{Origins, SlowConsumer};
 
@@ -20,7 +22,7 @@ const RATE: u32 = 1_000;
 /// Bytes that may wait for a slow reader of a plain topic, unless the table says otherwise.
 const LAG: u32 = 1 << 20;
 
-const TOP: [&str; 5] = ["tokens", "limits", "namespace", "key", "revoked"];
+const TOP: [&str; 6] = ["tokens", "limits", "namespace", "key", "revoked", "hooks"];
 const TOKENS: [&str; 12] = [
     "secrets",
     "public-keys",
@@ -36,9 +38,28 @@ const TOKENS: [&str; 12] = [
     "refresh-before",
 ];
 const KEY: [&str; 5] = ["name", "file", "scopes", "topics", "rate"];
-const LIMITS: [&str; 1] = ["sessions-per-user"];
-const NAMESPACE: [&str; 9] =
-    ["topics", "anyone", "users", "kind", "max-members", "max-message", "publish-rate", "slow-readers", "max-waiting"];
+const LIMITS: [&str; 7] = [
+    "sessions-per-user",
+    "bad-keys",
+    "publishes-per-user",
+    "publishes-per-topic",
+    "publishes-per-address",
+    "subscriptions-per-user",
+    "subscriptions-per-address",
+];
+const NAMESPACE: [&str; 11] = [
+    "topics",
+    "anyone",
+    "users",
+    "kind",
+    "max-members",
+    "max-message",
+    "publish-rate",
+    "slow-readers",
+    "max-waiting",
+    "asks",
+    "tells",
+];
 
 impl Rules {
     /// Reads a file of rules, and the files of keys that it names: paths from its folder.
@@ -55,10 +76,10 @@ impl Rules {
         if let Some(table) = top.table("tokens", &TOKENS)? {
             rules.tokens = tokens(&table, folder(path), &mut rules.files)?;
         }
-        if let Some(limits) = top.table("limits", &LIMITS)?
-            && let Some(number) = limits.number("sessions-per-user", 1..=100_000)?
-        {
-            rules.max_sessions = number as usize;
+        if let Some(table) = top.table("limits", &LIMITS)? {
+            let sessions = table.number("sessions-per-user", 1..=100_000)?;
+            rules.max_sessions = sessions.map_or(rules.max_sessions, |number| number as usize);
+            rules.limits = limits(&table)?;
         }
         rules.revoked = top.texts("revoked")?.into_iter().map(str::to_owned).collect();
         let tables = top.tables("namespace", &NAMESPACE)?;
@@ -76,9 +97,25 @@ impl Rules {
             }
             rules.api_keys.push(key);
         }
-        rules.namespaces = tables.iter().map(namespace).collect::<Result<_, _>>()?;
+        if let Some(table) = top.table("hooks", &hooks::KEYS)? {
+            rules.hooks = Some(Arc::new(read_hooks(&table, folder(path), &mut rules.files)?));
+        }
+        let has_hooks = rules.hooks.is_some();
+        rules.namespaces = tables.iter().map(|table| namespace(table, has_hooks)).collect::<Result<_, _>>()?;
         Ok(rules)
     }
+}
+
+fn limits(table: &Table<'_>) -> Result<Limits, RulesError> {
+    let rate = |key| table.number(key, 1..=1_000_000);
+    Ok(Limits {
+        bad_keys: rate("bad-keys")?.unwrap_or_else(|| Limits::default().bad_keys),
+        publishes_per_user: rate("publishes-per-user")?,
+        publishes_per_topic: rate("publishes-per-topic")?,
+        publishes_per_address: rate("publishes-per-address")?,
+        subscriptions_per_user: rate("subscriptions-per-user")?,
+        subscriptions_per_address: rate("subscriptions-per-address")?,
+    })
 }
 
 fn folder(path: &Path) -> &Path {
@@ -143,7 +180,19 @@ fn named(table: &Table<'_>, key: &str) -> Result<Option<String>, RulesError> {
     }
 }
 
-fn namespace(table: &Table<'_>) -> Result<Namespace, RulesError> {
+fn read_hooks(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Hooks, RulesError> {
+    let mut content = |name: &str| {
+        let path = folder.join(name);
+        let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
+        files.push(path);
+        Ok(bytes)
+    };
+    let secret = content(table.required("secret")?)?;
+    let authorities = table.text("authorities")?.map(content).transpose()?;
+    Hooks::read(table, &secret, authorities.as_deref())
+}
+
+fn namespace(table: &Table<'_>, has_hooks: bool) -> Result<Namespace, RulesError> {
     let topics: Pattern = table.required("topics")?.parse().map_err(|what: String| table.error("topics", what))?;
     let kind = match table.text("kind")? {
         None => None,
@@ -166,6 +215,7 @@ fn namespace(table: &Table<'_>) -> Result<Namespace, RulesError> {
         max_members: table.number("max-members", 0..=100_000)?.map(|number| number as usize),
         max_message: table.number("max-message", 1..=1 << 30)?.map(|number| number as usize),
         publish_rate: table.number("publish-rate", 1..=1_000_000)?,
+        about: About::of_namespace(table, has_hooks)?,
     };
     Ok(Namespace { topics, anyone: rights(table, "anyone")?, users: rights(table, "users")?, terms })
 }

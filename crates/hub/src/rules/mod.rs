@@ -4,6 +4,7 @@
 
 mod api_key;
 mod file;
+mod hooks;
 mod keys;
 mod pattern;
 mod rights;
@@ -14,8 +15,9 @@ mod token;
 mod toml;
 
 pub(crate) use self::api_key::{ApiKey, Scope, find as find_key};
+pub(crate) use self::hooks::{About, Hooks};
 pub(crate) use self::rights::Rights;
 pub use self::table::Rules;
-pub(crate) use self::table::{Grant, Tokens};
-pub(crate) use self::token::{Identity, TokenError, is_user};
+pub(crate) use self::table::{Grant, Limits, Tokens};
+pub(crate) use self::token::{Identity, TokenError, grants, is_user};
 pub use self::toml::RulesError;

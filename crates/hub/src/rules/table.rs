@@ -1,6 +1,7 @@
 //! The rules of a hub: keys, conditions on tokens, and what they and the names of topics allow.
 
 use super::api_key::ApiKey;
+use super::hooks::{About, Hooks};
 use super::keys::Keys;
 use super::pattern::Pattern;
 use super::rights::Rights;
@@ -34,9 +35,12 @@ pub struct Rules {
     pub(crate) revoked: HashSet<String>,
     /// Most connections of one user on this host.
     pub(crate) max_sessions: usize,
+    pub(crate) limits: Limits,
     pub(crate) namespaces: Vec<Namespace>,
     /// Keys of the HTTP interface.
     pub(crate) api_keys: Vec<ApiKey>,
+    /// The application that is asked.
+    pub(crate) hooks: Option<Arc<Hooks>>,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
@@ -73,6 +77,31 @@ impl Default for Tokens {
     }
 }
 
+/// Bounds over all connections of a host, in a second unless they say otherwise. `None` is no bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Requests to the HTTP interface of one address in a minute, without a key that is known.
+    pub(crate) bad_keys: u32,
+    pub(crate) publishes_per_user: Option<u32>,
+    pub(crate) publishes_per_topic: Option<u32>,
+    pub(crate) publishes_per_address: Option<u32>,
+    pub(crate) subscriptions_per_user: Option<u32>,
+    pub(crate) subscriptions_per_address: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bad_keys: 30,
+            publishes_per_user: None,
+            publishes_per_topic: None,
+            publishes_per_address: None,
+            subscriptions_per_user: None,
+            subscriptions_per_address: None,
+        }
+    }
+}
+
 /// Topics for which the same holds.
 #[derive(Clone)]
 pub(crate) struct Namespace {
@@ -95,6 +124,8 @@ pub(crate) struct Terms {
     pub(crate) publish_rate: Option<u32>,
     /// For slow readers of a plain topic.
     pub(crate) slow: Option<SlowConsumer>,
+    /// What the application is asked and told.
+    pub(crate) about: About,
 }
 
 impl Terms {
@@ -126,8 +157,10 @@ impl Rules {
             tokens: Tokens::default(),
             revoked: HashSet::new(),
             max_sessions: usize::MAX,
+            limits: Limits::default(),
             namespaces: Vec::new(),
             api_keys: Vec::new(),
+            hooks: None,
             files: Vec::new(),
         }
     }
@@ -136,6 +169,12 @@ impl Rules {
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// Whether the hub connects to an application (`[hooks]`).
+    #[must_use]
+    pub const fn has_hooks(&self) -> bool {
+        self.hooks.is_some()
     }
 
     /// The rights of a connection in a topic.
@@ -157,6 +196,11 @@ impl Rules {
             return Err(TokenError::Revoked);
         }
         Ok(Arc::new(identity))
+    }
+
+    /// Whether the application is asked or told about this, and whom to call.
+    pub(crate) fn hooks_about(&self, about: About) -> Option<&Arc<Hooks>> {
+        self.hooks.as_ref().filter(|hooks| hooks.about.has(about))
     }
 
     /// Whether the tokens of this user are not accepted any more.

@@ -21,6 +21,8 @@ const MOST_GRANTS: usize = 64;
 struct Claims {
     #[serde(default)]
     sub: Option<String>,
+    #[serde(default)]
+    jti: Option<String>,
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
@@ -36,6 +38,8 @@ struct Claims {
 pub(crate) struct Identity {
     /// `None` for a token that names rights and no user.
     pub(crate) user: Option<Arc<str>>,
+    /// The name of the token itself (`jti`).
+    pub(crate) id: Option<Arc<str>>,
     pub(crate) grants: Vec<(Pattern, Rights)>,
     /// Times since 1970.
     pub(crate) expires: Duration,
@@ -52,7 +56,7 @@ impl Identity {
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let grants = self.grants.iter().map(|(pattern, _)| pattern.memory());
-        let user = self.user.as_ref().map_or(0, |user| user.len());
+        let user = [&self.user, &self.id].into_iter().flatten().map(|name| name.len()).sum::<usize>();
         size_of::<Self>() + self.grants.capacity() * size_of::<(Pattern, Rights)>() + grants.sum::<usize>() + user
     }
 }
@@ -175,18 +179,26 @@ fn identity(claims: Claims, leeway: Duration, now: Duration) -> Result<Identity,
         return Err(TokenError::NotYet);
     }
     let issued = claims.iat.map(time).transpose()?;
-    let user = claims.sub.map(|user| is_user(&user).then(|| user.into()).ok_or(TokenError::Claims)).transpose()?;
-    if claims.topics.len() > MOST_GRANTS {
+    let name = |name: String| is_user(&name).then(|| name.into()).ok_or(TokenError::Claims);
+    let user = claims.sub.map(name).transpose()?;
+    let id = claims.jti.map(name).transpose()?;
+    let grants = grants(&claims.topics)?;
+    Ok(Identity { user, id, grants, expires, issued })
+}
+
+/// The rights that patterns of topics are given.
+pub(crate) fn grants(topics: &BTreeMap<String, Vec<String>>) -> Result<Vec<(Pattern, Rights)>, TokenError> {
+    if topics.len() > MOST_GRANTS {
         return Err(TokenError::Claims);
     }
-    let mut grants = Vec::with_capacity(claims.topics.len());
-    for (pattern, names) in &claims.topics {
+    let mut grants = Vec::with_capacity(topics.len());
+    for (pattern, names) in topics {
         let pattern = pattern.parse().map_err(|_| TokenError::Claims)?;
         let rights = names.iter().map(|name| Rights::named(name)).collect::<Option<Vec<_>>>();
         let rights = rights.ok_or(TokenError::Claims)?.into_iter().fold(Rights::NONE, |sum, right| sum | right);
         grants.push((pattern, rights));
     }
-    Ok(Identity { user, grants, expires, issued })
+    Ok(grants)
 }
 
 /// Whether a text can be the name of a user.

@@ -27,7 +27,7 @@ rate = 3
 ";
 
 /// A request: the status, and the body as JSON.
-fn request(bench: &Bench, head: &str, body: &str) -> (u16, Value) {
+pub(crate) fn request(bench: &Bench, head: &str, body: &str) -> (u16, Value) {
     let Address::Tcp(address) = bench.server.addresses()[0] else { unreachable!("a TCP address") };
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
@@ -40,7 +40,7 @@ fn request(bench: &Bench, head: &str, body: &str) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-fn post(bench: &Bench, operation: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn post(bench: &Bench, operation: &str, body: &Value) -> (u16, Value) {
     let head = format!("POST /api/{operation} HTTP/1.1\r\nAuthorization: Bearer {API_KEY}");
     request(bench, &head, &body.to_string())
 }

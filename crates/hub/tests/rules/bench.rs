@@ -3,16 +3,19 @@
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tautline::http::{HeaderName, HeaderValue};
-use tautline::{ClientConfig, CloseCode, Incoming, Server, ServerHandle, Socket};
-use tautline_hub::{Hub, Rules};
+use tautline::{Bridge, ClientConfig, CloseCode, Incoming, Server, ServerHandle, Socket};
+use tautline_hub::{Config, Hub, MemoryLog, Rules};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// Keys of the HTTP interface.
 pub(crate) const API_KEY: &str = "fedcba9876543210fedcba9876543210";
 pub(crate) const OTHER_KEY: &str = "00000000000000000000000000000000";
+/// Signs requests to applications.
+pub(crate) const HOOK_SECRET: &str = "hooks-0123456789abcdef0123456789";
 pub(crate) const RULES: &str = "
 [[namespace]]
 topics = \"news:*\"
@@ -32,6 +35,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(tokens: &str, rest: &str) -> Self {
+        Self::with_bridge(tokens, rest, None)
+    }
+
+    /// One host of some.
+    pub(crate) fn with_bridge(tokens: &str, rest: &str, bridge: Option<Bridge>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("hub-bench-{}-{number}", std::process::id()));
@@ -39,8 +47,11 @@ impl Bench {
         std::fs::write(folder.join("secret"), SECRET).unwrap();
         std::fs::write(folder.join("api.key"), API_KEY).unwrap();
         std::fs::write(folder.join("other.key"), OTHER_KEY).unwrap();
-        let hub = Hub::default().with_rules(rules(&folder, tokens, rest));
+        std::fs::write(folder.join("hook.secret"), HOOK_SECRET).unwrap();
+        let hub = Hub::with_log(Config::default(), Arc::new(MemoryLog::default()), bridge.clone());
+        let hub = hub.with_rules(rules(&folder, tokens, rest));
         let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).beside_others(true);
+        let server = bridge.into_iter().fold(server, Server::bridge);
         let server = server.start(hub.handlers()).unwrap();
         Self { hub, server, folder }
     }
@@ -81,7 +92,15 @@ fn now() -> f64 {
 }
 
 pub(crate) fn token(user: &str, lives: f64, topics: &Value) -> String {
-    let claims = json!({ "sub": user, "exp": now() + lives, "topics": topics });
+    signed(&json!({ "sub": user, "exp": now() + lives, "topics": topics }))
+}
+
+/// A token of a user that has a name of its own.
+pub(crate) fn named_token(user: &str, id: &str) -> String {
+    signed(&json!({ "sub": user, "exp": now() + 600.0, "jti": id }))
+}
+
+fn signed(claims: &Value) -> String {
     encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes()).unwrap()).unwrap()
 }
 

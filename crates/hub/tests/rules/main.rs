@@ -2,9 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 mod api;
+#[cfg(feature = "hooks")]
+mod app;
 mod bench;
 #[path = "../helpers/mod.rs"]
 mod helpers;
+#[cfg(feature = "hooks")]
+mod hooks;
+mod hosts;
+mod limits;
 
 use bench::{Bench, RULES, ask, next, send, subscribe, token, until};
 use helpers::{PATIENCE, client, message, publish, stop, target};

@@ -1,0 +1,145 @@
+//! Messages of a connection that wait for the application's answer about the first of them, in their order.
+
+use crate::hooks::{Allowed, Verdict};
+use crate::rules::Identity;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tautline::ConnId;
+
+/// Messages that wait before the connection is not read any more. Those of the same read still come.
+const PAUSED: usize = 32;
+/// The time for which the answer about a connection that has not opened is kept.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The questions of a connection.
+#[derive(Default)]
+pub(crate) struct Asking {
+    /// The number of the question, and the message that it is about.
+    pub(crate) question: Option<(u64, Box<str>)>,
+    pub(crate) verdict: Option<Verdict>,
+    waiting: VecDeque<Box<str>>,
+    bytes: usize,
+    pub(crate) is_paused: bool,
+}
+
+/// The next step of a connection that asks.
+pub(crate) enum Step {
+    /// A message whose question is decided.
+    Decided(Box<str>, Verdict),
+    /// A message that has waited.
+    Next(Box<str>),
+    /// The answer has not come.
+    Wait,
+    /// No message waits.
+    End,
+}
+
+/// How far a message is.
+pub(crate) enum Turn {
+    Arrived,
+    /// It has waited, and is the next one.
+    Next,
+    Allowed(Allowed),
+}
+
+impl Asking {
+    /// Has a message wait. False if there are too many, or too many bytes.
+    pub(crate) fn wait(&mut self, text: &str, most: usize, most_bytes: usize) -> bool {
+        let fits = self.waiting.len() < most && self.bytes < most_bytes;
+        if fits {
+            self.bytes += text.len();
+            self.waiting.push_back(text.into());
+        }
+        fits
+    }
+
+    /// Whether the connection should not be read meanwhile.
+    pub(crate) fn is_long(&self) -> bool {
+        self.waiting.len() >= PAUSED
+    }
+
+    pub(crate) fn next(&mut self) -> Step {
+        match (self.verdict.take(), self.question.take()) {
+            (Some(verdict), Some((_, text))) => Step::Decided(text, verdict),
+            (_, question @ Some(_)) => {
+                self.question = question;
+                Step::Wait
+            }
+            (_, None) => match self.waiting.pop_front() {
+                Some(text) => {
+                    self.bytes -= text.len();
+                    Step::Next(text)
+                }
+                None => Step::End,
+            },
+        }
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let question = self.question.as_ref().map_or(0, |(_, text)| text.len());
+        let verdict = self.verdict.as_ref().map_or(0, Verdict::memory);
+        size_of::<Self>() + self.waiting.capacity() * size_of::<Box<str>>() + self.bytes + question + verdict
+    }
+}
+
+/// Connections, each with the time and the user of the answer.
+type Waiting = HashMap<ConnId, (Instant, Option<Arc<Identity>>)>;
+
+/// Connections that the application has allowed, until they open. Clones are the same ones.
+#[derive(Clone, Default)]
+pub(crate) struct Admitted(Arc<Mutex<Waiting>>);
+
+impl Admitted {
+    pub(crate) fn add(&self, conn: ConnId, identity: Option<Arc<Identity>>) {
+        self.lock().insert(conn, (Instant::now(), identity));
+    }
+
+    /// The user of a connection that opens. `None` if the application has not allowed it.
+    pub(crate) fn take(&self, conn: ConnId) -> Option<Option<Arc<Identity>>> {
+        self.lock().remove(&conn).map(|(_, identity)| identity)
+    }
+
+    /// Forgets those that have ended before they opened.
+    pub(crate) fn tick(&self, now: Instant) {
+        let mut all = self.lock();
+        if !all.is_empty() {
+            all.retain(|_, (since, _)| now.saturating_duration_since(*since) < KEPT);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asking, Step};
+    use crate::hooks::{Allowed, Verdict};
+
+    #[test]
+    fn messages_leave_in_their_order_and_wait_for_each_answer() {
+        let mut asking = Asking { question: Some((1, "a".into())), ..Asking::default() };
+        assert!(asking.wait("b", 2, 100) && asking.wait("c", 2, 100) && !asking.wait("d", 2, 100));
+        assert!(matches!(asking.next(), Step::Wait));
+        asking.verdict = Some(Verdict::Allowed(Allowed::default()));
+        assert!(matches!(asking.next(), Step::Decided(text, _) if &*text == "a"));
+        assert!(matches!(asking.next(), Step::Next(text) if &*text == "b"));
+        asking.question = Some((2, "b".into()));
+        assert!(matches!(asking.next(), Step::Wait));
+        asking.verdict = Some(Verdict::Unanswered("no"));
+        assert!(matches!(asking.next(), Step::Decided(..)));
+        assert!(matches!(asking.next(), Step::Next(text) if &*text == "c"));
+        assert!(matches!(asking.next(), Step::End) && asking.bytes == 0);
+    }
+
+    #[test]
+    fn the_bytes_of_messages_that_wait_are_bounded() {
+        let mut asking = Asking::default();
+        let fits = (0..100).filter(|_| asking.wait(&"x".repeat(1_000), 1_000, 10_000)).count();
+        assert_eq!(fits, 10);
+        assert!((10_000..12_000).contains(&asking.memory()), "{}", asking.memory());
+    }
+}
