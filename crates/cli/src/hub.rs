@@ -70,13 +70,20 @@ enum Operation {
         hub: HubArguments,
         user: String,
     },
-    /// Close all connections of a user, and refuse the user's tokens for a time.
-    #[command(after_help = "Example:\n  taut hub revoke https://hub.example --key-file app.key ann 3600")]
+    /// Close all connections of a user, and refuse the user's tokens for a time, on all hosts.
+    #[command(after_help = "\
+Examples:
+  taut hub revoke https://hub.example --key-file app.key ann 3600
+  taut hub revoke https://hub.example --key-file app.key --token 7f3a 3600")]
     Revoke {
         #[command(flatten)]
         hub: HubArguments,
-        user: String,
-        /// Seconds for which tokens are refused.
+        /// Refuse one token instead, by its claim `jti`.
+        #[arg(long)]
+        token: bool,
+        /// The user, or with --token the token.
+        name: String,
+        /// Seconds for which tokens are refused; 0 takes it back.
         seconds: u64,
     },
 }
@@ -101,7 +108,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Operation::History { hub, topic, after } => (hub, "history", page(topic, *after), None),
         Operation::Disconnect { hub, user } => (hub, "disconnect", json!({ "user": user }), None),
-        Operation::Revoke { hub, user, seconds } => (hub, "revoke", json!({ "user": user, "seconds": seconds }), None),
+        Operation::Revoke { hub, token, name, seconds } => {
+            let kind = if *token { "token" } else { "user" };
+            (hub, "revoke", json!({ kind: name, "seconds": seconds }), None)
+        }
     };
     hub.ask(name, &body, repeat)
 }

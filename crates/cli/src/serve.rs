@@ -16,6 +16,7 @@ mod front_metrics;
 mod gate;
 #[cfg(feature = "harden")]
 mod harden;
+mod hub_metrics;
 mod listen;
 mod offload;
 mod pages;
@@ -57,6 +58,7 @@ use broker::BrokerArguments;
 use common::{CommonArguments, LoopArguments, MessageArguments, Preset};
 use deadlines::DeadlineArguments;
 use gate::Gate;
+use hub_metrics::HubMetrics;
 use listen::Listen;
 use privilege::Needs;
 use reach::Reach;
@@ -126,6 +128,8 @@ pub(crate) struct Arguments {
     broker: BrokerArguments,
     #[command(flatten)]
     hub_rules: RulesArguments,
+    #[arg(skip)]
+    hub_metrics: HubMetrics,
     #[command(flatten)]
     venue: VenueArguments,
     /// Messages per second of `--app feed`.
@@ -323,7 +327,11 @@ fn prepare(
     }
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
-    let hub = arguments.hub_rules.apply(hub)?;
+    let may_connect = !arguments.privilege.confines_files() || arguments.reach(arguments.tls.acme.is_on()).internet;
+    let hub = arguments.hub_rules.apply(hub, may_connect)?;
+    if app == App::Hub {
+        arguments.hub_metrics.set(&hub);
+    }
     let server = match bridge {
         Some(bridge) => server.bridge(bridge),
         None => server,
@@ -425,6 +433,7 @@ impl Arguments {
             acme: acme.as_ref(),
             lame_duck: duck,
             broker,
+            hub: self.hub_metrics.clone(),
             #[cfg(feature = "proxy")]
             front: self.front.clone(),
         };
@@ -541,7 +550,7 @@ impl Arguments {
         #[cfg(feature = "proxy")]
         files.extend(self.front.iter().flat_map(Front::paths));
         Needs {
-            files: files.into_iter().chain(self.hub_rules.paths()).collect(),
+            files: files.into_iter().chain(self.hub_rules.paths()).chain(self.broker.paths()).collect(),
             reach: self.reach(self.common.tls.acme.is_on()),
             state: self.common.tls.acme.folder(),
             folders,
@@ -558,7 +567,8 @@ impl Arguments {
         if let Some(front) = &self.front {
             return front.reach(orders);
         }
-        Reach { internet: orders, unix: false }
+        let connects = self.app == App::Hub && (self.broker.is_on() || self.hub_rules.has_hooks());
+        Reach { internet: orders || connects, unix: false }
     }
 
     /// Has the server listen: at the sockets of a predecessor or a supervisor, and at its addresses. Returns these.

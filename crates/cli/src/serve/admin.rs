@@ -6,6 +6,7 @@ use super::broker::BrokerHealth;
 use super::front::Front;
 #[cfg(feature = "proxy")]
 use super::front_metrics::FrontMetrics;
+use super::hub_metrics::HubMetrics;
 use super::stop::LameDuck;
 use crate::failure::Failure;
 use crate::files;
@@ -87,6 +88,7 @@ pub(super) struct Shown<'a> {
     pub(super) broker: BrokerHealth,
     #[cfg(feature = "proxy")]
     pub(super) front: Option<Front>,
+    pub(super) hub: HubMetrics,
 }
 
 /// Prepares the admin listener of a server at this address, and prints the address. The sockets of a predecessor come along.
@@ -125,6 +127,7 @@ fn metrics(shown: &Shown<'_>) -> Registry {
     let mut own = Registry::default();
     own.register("taut_log_lines_lost", "Lines of logs that their readers did not take", output::lost());
     shown.broker.register(&mut own);
+    shown.hub.register(&mut own);
     #[cfg(feature = "proxy")]
     if let Some(front) = &shown.front {
         own.register_collector(Box::new(FrontMetrics(front.clone())));

@@ -148,6 +148,16 @@ impl BrokerArguments {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
+    /// Whether the server connects to a broker.
+    pub(super) const fn is_on(&self) -> bool {
+        self.broker.is_some() || self.broker_file.is_some()
+    }
+
+    /// The files that each connection to the broker reads.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.broker_ca.iter().cloned().collect()
+    }
+
     /// Whether the opened broker refuses.
     pub(super) fn health(&self) -> BrokerHealth {
         self.health.clone()

@@ -34,6 +34,8 @@ pub(super) struct HubRules(Arc<OnceLock<Live>>);
 struct Live {
     hub: Hub,
     file: PathBuf,
+    /// Whether the process may connect to an application.
+    may_connect: bool,
     seen: Mutex<Seen>,
 }
 
@@ -102,14 +104,14 @@ impl RulesArguments {
         Rules::load(file).map(drop).map_err(|error| Failure::usage(format!("--rules: {error}")))
     }
 
-    /// Has the rules hold for a hub.
-    pub(super) fn apply(&self, hub: Hub) -> Result<Hub, Failure> {
+    /// Has the rules hold for a hub of a process that may connect to others, or gives that up.
+    pub(super) fn apply(&self, hub: Hub, may_connect: bool) -> Result<Hub, Failure> {
         let Some(file) = &self.rules else { return Ok(hub) };
         let (rules, stamps) = load(file).map_err(|error| Failure::usage(format!("--rules: {error}")))?;
         let seen = Mutex::new(Seen::new(stamps));
         hub.set_rules(rules);
         // A server has one hub.
-        let _ = self.live.0.set(Live { hub: hub.clone(), file: file.clone(), seen });
+        let _ = self.live.0.set(Live { hub: hub.clone(), file: file.clone(), may_connect, seen });
         Ok(hub)
     }
 
@@ -119,6 +121,11 @@ impl RulesArguments {
         rules.map_or_else(Vec::new, |(file, rules)| {
             rules.map_or_else(|_| vec![file.clone()], |rules| rules.files().to_vec())
         })
+    }
+
+    /// Whether the rules name an application that the hub connects to.
+    pub(super) fn has_hooks(&self) -> bool {
+        self.rules.as_ref().is_some_and(|file| Rules::load(file).is_ok_and(|rules| rules.has_hooks()))
     }
 
     pub(super) fn live(&self) -> HubRules {
@@ -174,6 +181,11 @@ impl Live {
         match load(&self.file) {
             Ok((rules, stamps)) => {
                 *seen = Seen::new(stamps);
+                if rules.has_hooks() && !self.may_connect {
+                    // All questions would fail, and lock all clients out.
+                    let remedy = "start the server anew, since --harden has taken its connections to others from it";
+                    return log::error!("the rules of the hub stay as they were: they have [hooks] now; {remedy}");
+                }
                 self.hub.set_rules(rules);
                 log::info!("the rules of the hub were reloaded: {}", self.file.display());
             }
@@ -217,7 +229,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let arguments = arguments(Some(file.clone()), false);
         arguments.check(true, &addresses(&["0.0.0.0:1"])).unwrap();
-        arguments.apply(Hub::default()).unwrap();
+        arguments.apply(Hub::default(), false).unwrap();
         let live = arguments.live();
         let inner = live.0.get().unwrap();
         assert!(live.is_on() && !inner.look());
@@ -231,6 +243,14 @@ mod tests {
         std::fs::write(&file, "revoked = []").unwrap();
         live.reload();
         assert!(!inner.look(), "a signal has it read at once");
+        let secret = file.with_extension("secret");
+        std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+        let hooks =
+            format!("[hooks]\nurl = \"http://127.0.0.1:1/\"\nsecret = {secret:?}\n[[namespace]]\ntopics = \"a\"\n");
+        std::fs::write(&file, hooks).unwrap();
+        assert!(arguments.has_hooks(), "a server that starts now connects to it");
+        live.reload();
+        std::fs::remove_file(&secret).unwrap();
         std::fs::write(&file, "revokd = []").unwrap();
         live.reload();
         let said = arguments.check(true, &[]).unwrap_err().to_string();

@@ -3,7 +3,8 @@
 use super::tls::eventually;
 use super::{Finished, Home, Served};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 const RULES: &str = "
@@ -95,4 +96,56 @@ fn a_reload_ends_the_subscription_of_a_live_connection() {
     client.kill().unwrap();
     client.wait().unwrap();
     assert!(server.stop().err.contains("the rules of the hub stay as they were"));
+}
+
+/// An application that answers each request on a connection of its own.
+fn application(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+            let length =
+                head.to_ascii_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            assert!(head.to_ascii_lowercase().contains("tautline-signature: t="), "{head}");
+            let length = answer.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{answer}");
+            reader.into_inner().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_asks_its_application_also_when_it_is_hardened() {
+    let subscribe = r#"{"type":"subscribe","topic":"log:a"}"#;
+    let home = Home::new();
+    fs::write(home.0.join("app.key"), "0123456789abcdef0123456789abcdef\n").unwrap();
+    fs::write(home.0.join("hook.secret"), "0123456789abcdef0123456789abcdef\n").unwrap();
+    let table = [
+        (r#"{"allow":true,"user":"ann"}"#, &["--harden"][..], "\"subscribed\""),
+        (r#"{"allow":false,"status":402,"reason":"pay first"}"#, &[], "402"),
+    ];
+    for (answer, options, expected) in table {
+        let url = application(answer);
+        let hooks = format!("[hooks]\nurl = \"{url}\"\nsecret = \"hook.secret\"\nasks = [\"connect\"]\nwithin = 30\n");
+        fs::write(home.0.join("hub.toml"), format!("{hooks}{RULES}")).unwrap();
+        let server = home.serve(&[&["--plain", "--app", "hub", "--rules", "hub.toml"], options].concat());
+        let mut client = home.taut(&["connect", "--wait", "30", &server.url]);
+        let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // One that is refused reads nothing.
+        let _ = writeln!(client.stdin.take().unwrap(), "{subscribe}");
+        let mut said = String::new();
+        let mut output = BufReader::new(client.stdout.take().unwrap());
+        if output.read_line(&mut said).unwrap() == 0 {
+            client.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        }
+        client.kill().unwrap();
+        client.wait().unwrap();
+        assert!(said.contains(expected), "{said}");
+    }
 }
