@@ -3,6 +3,7 @@
 mod acme;
 mod again;
 mod alerts;
+mod api;
 mod autobahn;
 mod browser;
 mod c_library;
@@ -87,6 +88,7 @@ cargo xtask <task>
   acme                              certificates by themselves, against an authority for tests (pebble)
   hub                               topics of several hosts on a nats-server, which Go builds
   redis                             topics of several hosts on Redis
+  hub-api                           the HTTP interface of a hub against docs/hub-api.json, by schemathesis
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -165,6 +167,7 @@ fn main() -> ExitCode {
         ["alerts"] => stage::run(&[stage("alerts", 5, alerts::test)]),
         ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
         ["redis"] => stage::run(&[stage("redis", 15, hub::redis)]),
+        ["hub-api"] => stage::run(&[build(), stage("hub api", 5, api::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -258,6 +261,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("packs all crates", stage("publish", 10, publish::check)),
         ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
         ("compiles a client of Redis, and starts its servers", stage("redis", 15, hub::redis)),
+        ("installs schemathesis", stage("hub api", 5, api::test)),
         ("needs an authority for tests", stage("acme", 30, acme::test)),
         ("unpacks a tool of Prometheus", stage("alerts", 5, alerts::test)),
         ("needs a browser", stage("browser", 5, browser::test)),
