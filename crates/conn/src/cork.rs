@@ -1,6 +1,7 @@
 //! Frames that are not sealed yet, and the encoder that writes them.
 
 use crate::keys::Keys;
+use crate::pieces::Pieces;
 use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::{DeflateConfig, DeflateParams, Deflater, SharedDeflater};
 use tautline_ws::{CloseCode, Encoder, EncoderState, Error, Fragment, Header, Kind, Opcode, Prepared, Role};
@@ -23,6 +24,8 @@ pub struct Cork {
     encoder: Encoder,
     /// Least payload bytes to compress; `usize::MAX` without permessage-deflate.
     min_deflate: usize,
+    /// The writer of a response that the messages are pieces of.
+    pieces: Option<Box<Pieces>>,
     buf: Buf,
 }
 
@@ -44,7 +47,7 @@ impl Cork {
     /// An empty cork, without compression.
     #[must_use]
     pub fn new(role: Role) -> Self {
-        Self { encoder: Encoder::new(role), min_deflate: usize::MAX, buf: Buf::new() }
+        Self { encoder: Encoder::new(role), min_deflate: usize::MAX, pieces: None, buf: Buf::new() }
     }
 
     /// Compresses messages of at least [`min_size`](DeflateConfig::min_size) bytes from now on, unless their sender forbids it.
@@ -54,6 +57,18 @@ impl Cork {
         // If the window is too small for the library, there are only stored blocks.
         self.min_deflate = if deflater.compresses() { config.min_size } else { usize::MAX };
         self.encoder = Encoder::new(role).with_deflater(deflater);
+    }
+
+    /// Writes messages as pieces of a response from now on.
+    pub fn set_pieces(&mut self, pieces: Pieces) {
+        self.pieces = Some(Box::new(pieces));
+    }
+
+    /// Whether messages are pieces of a response.
+    #[inline]
+    #[must_use]
+    pub const fn is_push(&self) -> bool {
+        self.pieces.is_some()
     }
 
     /// Whether a message of `len` bytes is compressed, if its sender allows it.
@@ -68,7 +83,7 @@ impl Cork {
     #[inline]
     #[must_use]
     pub fn large(&self, kind: Kind, payload: &[u8], compress: bool) -> Option<LargeHeader> {
-        if payload.len() < LARGE || compress || self.encoder.role() == Role::Client {
+        if payload.len() < LARGE || compress || self.encoder.role() == Role::Client || self.is_push() {
             return None;
         }
         let mut bytes = [0; Header::MAX_LEN];
@@ -85,6 +100,10 @@ impl Cork {
     #[inline(always)]
     pub fn message(&mut self, kind: Kind, payload: &[u8], compress: bool, means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
+        if self.pieces.is_some() {
+            self.piece(kind, payload, pool);
+            return Ok(());
+        }
         lend(&mut self.buf, pool, Header::MAX_LEN + payload.len());
         self.encoder.message(kind, payload, compress, || keys.mask(), &mut self.buf, pool)
     }
@@ -95,6 +114,10 @@ impl Cork {
     /// Its kind differs from that of its message, or the compressor failed.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
+        if self.pieces.is_some() {
+            self.piece(kind, payload, pool);
+            return Ok(());
+        }
         lend(&mut self.buf, pool, Header::MAX_LEN + payload.len());
         let fragment = Fragment { kind, payload, last, compress: self.min_deflate != usize::MAX };
         self.encoder.fragment(fragment, || keys.mask(), &mut self.buf, pool)
@@ -113,6 +136,10 @@ impl Cork {
         in_place: bool,
         pool: &mut Pool,
     ) -> Result<Option<&'a [u8]>, Error> {
+        if self.pieces.is_some() {
+            self.piece(message.kind(), message.payload(), pool);
+            return Ok(None);
+        }
         let frame = self.encoder.prepared(message, deflater, pool)?;
         if in_place && frame.len() >= LARGE {
             return Ok(Some(frame));
@@ -127,6 +154,13 @@ impl Cork {
     /// Its payload is longer than 125 bytes.
     pub fn ping(&mut self, payload: &[u8], means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
+        if let Some(pieces) = &mut self.pieces {
+            let bytes = pieces.keepalive();
+            if !bytes.is_empty() {
+                lend(&mut self.buf, pool, bytes.len()).put(&bytes);
+            }
+            return Ok(());
+        }
         self.encoder.ping(payload, || keys.mask(), lend(&mut self.buf, pool, MOST_CONTROL))
     }
 
@@ -136,15 +170,32 @@ impl Cork {
     /// Its payload is longer than 125 bytes.
     pub fn pong(&mut self, payload: &[u8], means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
+        if self.pieces.is_some() {
+            return Ok(());
+        }
         self.encoder.pong(payload, || keys.mask(), lend(&mut self.buf, pool, MOST_CONTROL))
     }
 
     /// Appends a close frame. 1005 stands for a frame without a code. Other codes that must not be sent are left out too.
     pub fn close(&mut self, code: CloseCode, reason: &str, means: Means<'_>) {
         let Means { pool, keys } = means;
+        if let Some(pieces) = &mut self.pieces {
+            let bytes = pieces.close(code, reason);
+            return lend(&mut self.buf, pool, bytes.len()).put(&bytes);
+        }
         let close = code.is_sendable().then_some((code, reason));
         if let Err(error) = self.encoder.close(close, || keys.mask(), lend(&mut self.buf, pool, MOST_CONTROL)) {
             log::error!("a close frame was not sent: {error}");
+        }
+    }
+
+    /// Appends a message as a piece of the response.
+    #[cold]
+    fn piece(&mut self, kind: Kind, payload: &[u8], pool: &mut Pool) {
+        let Some(pieces) = &mut self.pieces else { return };
+        let bytes = pieces.message(kind, payload);
+        if !bytes.is_empty() {
+            lend(&mut self.buf, pool, bytes.len()).put(&bytes);
         }
     }
 
@@ -187,10 +238,11 @@ impl Cork {
         self.buf.has_memory()
     }
 
-    /// Memory in bytes: of the frames, and of the compressor.
+    /// Memory in bytes: of the frames, and of the compressor or the writer of pieces.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
-        (self.buf.capacity(), self.encoder.memory())
+        let pieces = self.pieces.as_ref().map_or(0, |pieces| pieces.memory());
+        (self.buf.capacity(), self.encoder.memory() + pieces)
     }
 
     /// Drops the frames.

@@ -37,6 +37,7 @@ pub mod message;
 pub mod notes;
 pub mod outbound;
 pub mod phase;
+pub mod pieces;
 pub mod prefixes;
 pub mod proxy;
 pub mod proxy_header;

@@ -13,6 +13,7 @@ use crate::config::SlowConsumer;
 use crate::cork::{Cork, Means};
 use crate::message::{Delivery, Encoded, Outgoing};
 use crate::phase::Phase;
+use crate::pieces::Pieces;
 use crate::queue::{Drops, Item, Pushed, Queue};
 use crate::verdict::{End, Notice, Verdict};
 use crate::wire::{BATCH, Outlet, Transport, Wire};
@@ -65,6 +66,18 @@ impl Outbound {
     pub fn set_deflate(&mut self, params: DeflateParams, config: &DeflateConfig) {
         self.cork.set_deflate(&params, config);
         self.deflate = Some(params);
+    }
+
+    /// Writes messages as pieces of a response from now on.
+    pub fn set_pieces(&mut self, pieces: Pieces) {
+        self.cork.set_pieces(pieces);
+    }
+
+    /// Whether messages are pieces of a response.
+    #[inline]
+    #[must_use]
+    pub const fn is_push(&self) -> bool {
+        self.cork.is_push()
     }
 
     /// The parameters of compression, if it was negotiated.

@@ -77,6 +77,12 @@ impl<T> Conn<'_, T> {
         self.cold.as_ref()?.subprotocol.as_deref()
     }
 
+    /// Whether messages are pieces of an HTTP response: [`Reply::Push`](crate::Reply::Push).
+    #[must_use]
+    pub const fn is_push(&self) -> bool {
+        self.out.is_push()
+    }
+
     /// The outgoing connection that this one belongs to; `None` on a server.
     #[must_use]
     pub const fn dial(&self) -> Option<DialId> {

@@ -179,7 +179,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if at <= now {
             match due {
                 Due::Ping => {
-                    if link.driver_paused {
+                    // The reader of a response does not answer.
+                    if link.driver_paused || link.out.is_push() {
                         link.clock.heard = now;
                     } else {
                         link.ping_sent = true;

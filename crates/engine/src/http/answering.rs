@@ -2,6 +2,7 @@
 
 use crate::handler::Handler;
 use crate::http::late_reply::LateReply;
+use crate::http::pushing::Push;
 use crate::http::reply::{Reply, Upgrade};
 use crate::link::phase::{Asked, Phase, Wait};
 use crate::turn::reactor::Reactor;
@@ -23,6 +24,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             let reply = match reply {
                 LateReply::Respond(response) => Reply::Respond(response),
                 LateReply::Stream(response) => Reply::Stream(response),
+                LateReply::Push(Push { response, writer, state }) => {
+                    let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);
+                    Reply::Push(Push { response, writer, state })
+                }
                 LateReply::Upgrade(Upgrade { headers, subprotocol, context_takeover, state }) => {
                     // The ticket has the type of the handler's state.
                     let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);

@@ -1,4 +1,5 @@
 use crate::http::content::Content;
+use crate::http::pushing::Push;
 use crate::http::reply::Upgrade;
 use http::Response;
 use std::any::Any;
@@ -8,12 +9,13 @@ pub(crate) enum LateReply {
     Upgrade(Upgrade<Box<dyn Any + Send>>),
     Respond(Response<Vec<u8>>),
     Stream(Response<Content>),
+    Push(Push<Box<dyn Any + Send>>),
 }
 
 impl LateReply {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Upgrade(_) | Self::Stream(_) => 0,
+            Self::Upgrade(_) | Self::Stream(_) | Self::Push(_) => 0,
             Self::Respond(response) => response.body().len(),
         }
     }

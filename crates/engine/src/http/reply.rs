@@ -1,4 +1,5 @@
 use crate::http::content::Content;
+use crate::http::pushing::Push;
 use http::{HeaderMap, StatusCode};
 
 /// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
@@ -23,6 +24,8 @@ pub enum Reply<T = ()> {
     Respond(http::Response<Vec<u8>>),
     /// Answer as plain HTTP with content that is made while it is sent, such as a file or a long list.
     Stream(http::Response<Content>),
+    /// Answer as plain HTTP with a response whose pieces the application sends, from now on and for as long as it likes.
+    Push(Push<T>),
     /// A ticket has the answer: the result of [`Request::later`](crate::Request::later).
     Later(Later),
 }

@@ -5,6 +5,7 @@
 
 use crate::http::content::Content;
 use crate::http::late_reply::LateReply;
+use crate::http::pushing::Push;
 use crate::http::reply::{Upgrade, status_response};
 use crate::http::wanted::{IsWanted, Wanted};
 use crate::ids::ConnId;
@@ -106,6 +107,19 @@ impl<T> Ticket<T> {
     /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
     pub fn stream(self, response: Response<Content>) -> Result<(), ShardHandleError> {
         self.give(LateReply::Stream(response))
+    }
+
+    /// Answers as plain HTTP with a response whose pieces the application sends.
+    ///
+    /// # Errors
+    /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
+    pub fn push(self, push: Push<T>) -> Result<(), ShardHandleError>
+    where
+        T: Send + 'static,
+    {
+        let Push { response, writer, state } = push;
+        let state = state.map(|state| -> Box<dyn Any + Send> { Box::new(state) });
+        self.give(LateReply::Push(Push { response, writer, state }))
     }
 
     /// Answers with a status, like [`Reply::status`](crate::Reply::status).

@@ -232,6 +232,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             (Reply::Upgrade(upgrade), _) => self.upgrade(driver, link, &request, upgrade),
             (Reply::Respond(response), _) => self.respond(link, &request, &response),
             (Reply::Stream(response), _) => self.respond_stream(link, &request, response),
+            (Reply::Push(push), _) => self.push(driver, link, &request, push),
             (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.next_ticket => {
                 self.wait_for_answer(link, request, number, wanted);
             }

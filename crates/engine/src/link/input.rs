@@ -361,6 +361,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
         plain: &mut [u8],
     ) -> Result<usize, Stop> {
+        if link.out.is_push() {
+            // A client has nothing to say while it reads its response.
+            return Ok(plain.len());
+        }
         let is_plain = link.session.is_plain();
         let Link {
             token, phase, session, decoder, out, wire, info, cold, state, paused, answered, kernel, clock, ..

@@ -93,6 +93,12 @@ impl<S, T> Link<S, T> {
         let Clock { heard, phase_end, .. } = self.clock;
         let (ping_sent, reads) = (self.ping_sent, !self.driver_paused);
         let stuck_since = self.wire.is_in_flight().then(|| self.wire.stuck_since());
+        if self.out.is_push() {
+            // The reader of a response says nothing.
+            let mut own = deadlines.clone();
+            (own.idle, own.silence) = (None, None);
+            return Times { heard, phase_end, ping_sent, reads, stuck_since }.next(&self.phase, &own);
+        }
         Times { heard, phase_end, ping_sent, reads, stuck_since }.next(&self.phase, deadlines)
     }
 

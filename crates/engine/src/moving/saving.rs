@@ -180,6 +180,7 @@ pub(crate) fn save_slot<'d, E: Engine, H: Handler>(
 /// The part of its life in which a connection can move.
 fn life_of<S, T>(link: &Link<S, T>, now: Tick) -> Result<Life, Reason> {
     match &link.phase {
+        Phase::Open if link.out.is_push() => Err(|staying| &mut staying.handshaking),
         Phase::Open => Ok(Life::Open),
         // It carries other connections, which cannot move.
         Phase::Raw(raw) if raw.carries => Err(|staying| &mut staying.handshaking),

@@ -131,8 +131,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn await_close(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
         self.schedule(link);
-        if link.reconnects() {
-            // A stale peer may not answer.
+        if link.reconnects() || link.out.is_push() {
+            // A stale peer may not answer, and one that reads a response does not.
             self.end(link, Phase::finishing(false), Cause::Local);
             link.flush(driver, &mut self.shared);
         }

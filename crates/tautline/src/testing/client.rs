@@ -149,6 +149,12 @@ impl Fetch {
         }
     }
 
+    /// Leaves, before its response is whole.
+    pub fn disconnect(&self) {
+        self.world.net.borrow_mut().pipes[self.number].client_ended = true;
+        self.world.run();
+    }
+
     /// Whether the server has ended the connection.
     #[must_use]
     pub fn is_over(&self) -> bool {
