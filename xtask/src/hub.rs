@@ -9,6 +9,8 @@ use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
 use crate::{install, interop, paths, taut};
 
+/// The library of Pusher for servers, from PyPI.
+const PUSHER: &str = "pusher==3.3.4";
 const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.11.4";
 
 /// The crate for NATS without warnings, and its tests against a server.
@@ -55,7 +57,30 @@ fn in_node(context: &Context) -> Outcome {
     let mut node = Command::new("node");
     node.arg(paths::root().join("tests/hub/client.mjs")).arg(&port).arg(taut::program());
     node.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}")]);
-    run_logged(node.env("NODE_PATH", modules), &paths::log("hub-node"), context.deadline)
+    run_logged(node.env("NODE_PATH", &modules), &paths::log("hub-node"), context.deadline)?;
+    pusher(context, &modules)
+}
+
+/// The libraries of Pusher for Node and Python, as they are, against `taut serve --app hub`.
+fn pusher(context: &Context, modules: &Path) -> Outcome {
+    if !process::succeeds("python3", &["-c", "import venv"]) {
+        context.skip("hub: pusher", "needs Python 3 with venv");
+        return Ok(());
+    }
+    let venv = paths::own("hub-pusher");
+    let log = paths::log("hub-pusher-setup");
+    install::once(
+        &venv,
+        PUSHER,
+        |venv| venv.join("bin/python").exists(),
+        |venv| install::python(venv, &[PUSHER], &log, context.deadline),
+    )?;
+    let port = taut::free_port()?.to_string();
+    let mut node = Command::new("node");
+    node.arg(paths::root().join("tests/hub/pusher/client.mjs")).arg(&port).arg(venv.join("bin/python"));
+    node.arg(taut::program());
+    node.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}")]);
+    run_logged(node.env("NODE_PATH", modules), &paths::log("hub-pusher"), context.deadline)
 }
 
 /// The server's path. It is built first, unless it is there.

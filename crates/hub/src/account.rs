@@ -4,6 +4,7 @@ use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
 use crate::log::Log;
+use crate::pusher::channels::Channels;
 use crate::repeats::Repeats;
 use crate::sessions::{Revoked, Sessions};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -46,11 +47,13 @@ pub(crate) struct CommonAccount {
     pub(crate) revoked: Told,
     pub(crate) calls: Told,
     pub(crate) bounds: Told,
+    /// Channels of the Pusher protocol.
+    pub(crate) channels: Told,
 }
 
 impl CommonAccount {
     pub(crate) fn begin(&self, memory: &ApplicationMemory) {
-        let own = [&self.repeats, &self.sessions, &self.revoked, &self.calls, &self.bounds];
+        let own = [&self.repeats, &self.sessions, &self.revoked, &self.calls, &self.bounds, &self.channels];
         for part in own.into_iter().chain([&self.feeds, &self.log]) {
             part.memory.get_or_init(|| memory.clone());
         }
@@ -82,6 +85,12 @@ impl Measured for Repeats {
 }
 
 impl Measured for Sessions {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Channels {
     fn measure(&self) -> usize {
         self.memory()
     }

@@ -401,6 +401,7 @@ fn post_next(mut posting: Posting, mut left: VecDeque<Post>, mailbox: &Arc<Mailb
         if kind == Kind::Plain {
             let message =
                 Object::new("message").text("topic", &topic).optional("key", key.as_deref()).raw("data", &data);
+            posting.hub.channels.publish_message(&posting.rules, &topic, &data);
             posting.done.push(json!({ "topic": &*topic }).to_string());
             mailbox.push(Event::Post { topic, frame: message.end(), slow: terms.slow });
             continue;

@@ -29,6 +29,8 @@ pub(crate) struct Connected {
     pub(crate) taken: Option<Box<Taken>>,
     /// Messages that wait for the application's answer.
     pub(crate) asking: Option<Box<Asking>>,
+    /// Whether it reads events, and has nothing to say.
+    pub(crate) is_stream: bool,
     /// Its rights; `None` where everybody may do everything.
     pub(crate) access: Option<Box<Access>>,
     /// Its memory as it was counted, and its parts in what counts for all, in bytes.

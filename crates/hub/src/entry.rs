@@ -54,7 +54,7 @@ impl HubHandler {
         Reply::Upgrade(upgrade)
     }
 
-    fn identify(&self, token: &str) -> Result<Arc<Identity>, TokenError> {
+    pub(crate) fn identify(&self, token: &str) -> Result<Arc<Identity>, TokenError> {
         let identity = self.rules.identify(token, now())?;
         if self.hub.revoked.has_any(&identity, Instant::now()) {
             return Err(TokenError::Revoked);

@@ -10,6 +10,8 @@ use crate::log::{LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
 use crate::presence::{Joined, Who};
 use crate::protocol::{Object, Request};
+use crate::pusher::channels::OWN;
+use crate::pusher::{Pushers, room_topic};
 use crate::readings::Readings;
 use crate::rules::{About, Rights, Rules};
 use crate::shared::Shared;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::{
-    Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Receipt, Reply, ShardContext, ShardHandle,
+    CloseCode, Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Receipt, Reply, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer,
 };
 
@@ -60,6 +62,8 @@ pub struct HubHandler {
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     tracks: HashMap<Arc<str>, Box<Track>>,
     pub(crate) conns: HashMap<ConnId, Box<Connected>>,
+    /// Connections of the Pusher protocol.
+    pub(crate) pushers: Pushers,
     /// Subscribers that are told the members of a topic.
     watchers: HashMap<Arc<str>, Vec<ConnId>>,
     readings: Readings,
@@ -98,6 +102,7 @@ impl HubHandler {
             mailbox: None,
             tracks: HashMap::new(),
             conns: HashMap::new(),
+            pushers: Pushers::default(),
             watchers: HashMap::new(),
             readings: Readings::default(),
             unused: 0,
@@ -118,10 +123,10 @@ impl HubHandler {
         shard.set_memory_of(conn, 0, weight);
     }
 
-    fn tell_tables(&mut self) {
+    pub(crate) fn tell_tables(&mut self) {
         let tables = map_memory(&self.tracks) + map_memory(&self.conns) + map_memory(&self.watchers);
         let users = map_memory(&self.users) + self.rechecks.capacity() * size_of::<ConnId>();
-        self.account.tell(tables + users + self.readings.memory());
+        self.account.tell(tables + users + self.readings.memory() + self.pushers.memory());
     }
 
     /// Does what a message asks for, or says why not.
@@ -181,7 +186,7 @@ impl HubHandler {
         }
     }
 
-    fn subscribe(
+    pub(crate) fn subscribe(
         &mut self,
         conn: &mut Conn<'_, ()>,
         topic: &Arc<str>,
@@ -363,6 +368,10 @@ impl HubHandler {
         // Each costs something, also if nobody watches any more.
         self.told_news += 1;
         let (Event::Presence { topic, .. } | Event::Members(topic)) = &news else { return };
+        if let Some(topic) = topic.strip_prefix(OWN) {
+            self.told_news += self.tell_members(shard, topic, &news);
+            return;
+        }
         let Some(watchers) = self.watchers.get(topic) else { return };
         if let Event::Presence { frame, .. } = &news {
             self.told_news += watchers.len();
@@ -427,7 +436,11 @@ impl HubHandler {
             }
             Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
             Event::Presence { .. } | Event::Members(_) => self.take_news(shard, event),
-            Event::Rules(rules) => self.take_rules(rules),
+            Event::Rules(rules) => {
+                self.take_rules(rules);
+                self.recheck_pushers(shard);
+            }
+            Event::Pusher(delivery) => self.deliver(shard, &delivery),
             Event::Post { topic, frame, slow } => {
                 let message = Outgoing::text(&frame);
                 shard.publish(&topic, slow.map_or(message, |policy| message.with_policy(policy)));
@@ -565,7 +578,14 @@ impl HubHandler {
     fn lose(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>) {
         let Some(track) = self.forget(topic) else { return };
         let answer = Object::new("resync").text("topic", topic).end();
-        shard.send_to(&track.subscribers(), Outgoing::text(&answer));
+        let subscribers = track.subscribers();
+        shard.send_to(&subscribers, Outgoing::text(&answer));
+        for conn in subscribers {
+            if self.conns.get(&conn).is_some_and(|client| client.is_stream) {
+                // It cannot subscribe again but by a new request, with the place that it has.
+                let _ = shard.close(conn, CloseCode::SERVICE_RESTART, "resync");
+            }
+        }
     }
 
     fn rest(&mut self, shard: &mut ShardContext<'_>) {
@@ -615,6 +635,7 @@ impl HubHandler {
         hub.account.revoked.tell(&hub.revoked);
         hub.account.calls.tell(&*hub.calls);
         hub.account.bounds.tell(&hub.bounds);
+        hub.account.channels.tell(&hub.channels);
         self.admitted.tick(Instant::now());
         self.tell_tables();
     }
@@ -658,7 +679,8 @@ impl Handler for HubHandler {
     }
 
     fn on_request(&mut self, request: &tautline::Request<'_>) -> Reply {
-        if let Some(reply) = self.call(request) {
+        let own = self.call(request).or_else(|| self.call_app(request)).or_else(|| self.begin_events(request));
+        if let Some(reply) = own {
             return reply;
         }
         let reply = match &self.hub.gate {
@@ -667,12 +689,24 @@ impl Handler for HubHandler {
             None => Reply::status(tautline::http::StatusCode::NOT_FOUND),
         };
         // A gate that answers later is followed by the look at the token when the connection opens.
+        if self.app_key(request.http).is_some() {
+            // Its key is what lets it in, and signatures say what it may do.
+            return reply;
+        }
         if let Reply::Upgrade(upgrade) = reply { self.admit(request, upgrade) } else { reply }
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        if let Some(request) = opening.request
+            && let Some(key) = self.app_key(request)
+        {
+            return self.open_pusher(conn, key, request);
+        }
         self.enter(conn, opening);
         let id = conn.id();
+        if let Some(request) = opening.request.filter(|_| conn.is_push()) {
+            self.open_events(conn, request);
+        }
         self.tell_memory(&mut conn.shard(), id);
     }
 
@@ -681,6 +715,9 @@ impl Handler for HubHandler {
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        if self.pushers.has(conn.id()) {
+            return self.take_pusher(conn, message.text());
+        }
         match message.text() {
             Some(text) => self.take_text(conn, text, Turn::Arrived),
             None => _ = conn.text(&Object::new("error").text("reason", "a binary message; the protocol is JSON").end()),
@@ -711,8 +748,14 @@ impl Handler for HubHandler {
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _closed: &Closed) {
         let id = conn.id();
+        if self.close_pusher(id) {
+            return self.tell_tables();
+        }
         self.readings.forget(id);
         let Some(client) = self.conns.remove(&id) else { return };
+        if client.is_stream {
+            self.end_events(conn.peer());
+        }
         self.account.bytes -= client.told;
         shrink_map(&mut self.conns);
         let identity = client.access.as_ref().and_then(|access| access.identity.as_ref());
@@ -738,6 +781,12 @@ impl Drop for HubHandler {
         }
         for topic in self.watchers.keys() {
             self.hub.presence.unwatch(topic, mailbox);
+        }
+        for (topic, subscribers, has_room) in self.pushers.topics() {
+            (0..subscribers).for_each(|_| self.hub.channels.leave(topic, mailbox));
+            if has_room {
+                self.hub.presence.unwatch(&room_topic(topic), mailbox);
+            }
         }
     }
 }

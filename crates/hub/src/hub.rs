@@ -3,6 +3,7 @@
 use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::control::Control;
+use crate::events::Streams;
 use crate::feed::Feeds;
 use crate::handler::HubHandler;
 use crate::hooks::{Calls, HookCounts};
@@ -10,6 +11,7 @@ use crate::limits::Bounds;
 use crate::log::Log;
 use crate::memory_log::MemoryLog;
 use crate::presence::Presence;
+use crate::pusher::channels::Channels;
 use crate::repeats::Repeats;
 use crate::rules::Rules;
 use crate::sessions::{Revoked, Sessions};
@@ -67,6 +69,8 @@ impl Hub {
             bounds: Bounds::default(),
             repeats: Arc::new(Repeats::default()),
             calls: Arc::new(Calls::default()),
+            streams: Streams::default(),
+            channels: Channels::new(bridge),
         }))
     }
 
@@ -105,6 +109,12 @@ impl Hub {
     #[must_use]
     pub fn bounds_met(&self) -> Vec<(&'static str, u64)> {
         self.0.bounds.met()
+    }
+
+    /// Whether requests with this path may be for the hub's HTTP interfaces, for a server that has other pages beside them.
+    #[must_use]
+    pub fn has_path(path: &str) -> bool {
+        path == crate::events::PATH || path.starts_with(crate::api::PREFIX) || path.starts_with(crate::pusher::PATH)
     }
 
     /// The handler of one loop.

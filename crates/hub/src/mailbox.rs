@@ -2,6 +2,7 @@
 
 use crate::hooks::Verdict;
 use crate::log::{LogError, Page, Position};
+use crate::pusher::channels::Delivery;
 use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,6 +89,8 @@ pub(crate) enum Event {
         frame: String,
         slow: Option<SlowConsumer>,
     },
+    /// An event for subscribers of the Pusher protocol.
+    Pusher(Arc<Delivery>),
     /// Something for all connections of a user.
     User(Arc<str>, ToUser),
     /// The application's answer about a message.
@@ -111,6 +114,7 @@ impl Event {
             Self::Entry(entry) => entry.memory(),
             Self::Page { page: Ok(page), .. } => page.memory(),
             Self::Post { frame, .. } => frame.len(),
+            Self::Pusher(delivery) => delivery.memory(),
             Self::User(_, ToUser::Send(frame)) => frame.len(),
             Self::Verdict { verdict, .. } => verdict.memory(),
             Self::Appended { id, .. } => id.as_ref().map_or(0, |id| id.len()),

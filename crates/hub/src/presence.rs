@@ -8,6 +8,8 @@ use crate::mailbox::{Event, Mailbox};
 use crate::members::Members;
 use crate::pages::Pages;
 use crate::protocol::{Object, random_name};
+use crate::pusher::MOST_INFO;
+use crate::pusher::channels::OWN;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,7 +23,7 @@ const MOST_HOSTS: usize = 1_000;
 /// Members of other hosts that one topic's presence has at most.
 const MOST_OTHERS: usize = 100_000;
 /// Most bytes of a member's or host's identifier.
-const MOST_ID: usize = 128;
+const MOST_ID: usize = 192;
 /// The shortest time between two lists of all members for hosts that ask. Each client that comes first to a topic has its host ask.
 const PER_ANSWER: Duration = Duration::from_secs(1);
 /// Memory of what hears other hosts about one topic, beside the topic's name: here and in the bridge.
@@ -343,7 +345,7 @@ impl Presence {
             bridge: bridge.clone(),
             rooms: Arc::downgrade(&self.rooms),
             topic: topic.clone(),
-            bounds: self.bounds,
+            bounds: if topic.starts_with(OWN) { Bounds { name: MOST_INFO, ..self.bounds } } else { self.bounds },
             lease: self.lease,
         };
         room.listening = Some(bridge.listen(&channel(topic), move |_, payload| ear.hear(payload)));

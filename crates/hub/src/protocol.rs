@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(crate) const MOST_DEPTH: usize = 128;
 
 /// A message of a client.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Request<'a> {
     #[serde(rename = "type", borrow)]
     pub(crate) action: Cow<'a, str>,

@@ -53,6 +53,7 @@ impl HubHandler {
         let kind = grant.terms.kind(config, topic);
         if kind == Kind::Plain {
             let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
+            self.hub.channels.publish_message(&self.rules, topic, data);
             let message = Outgoing::text(&message);
             let message = grant.terms.slow.map_or(message, |policy| message.with_policy(policy));
             let reach = match conn.publish(topic, message) {

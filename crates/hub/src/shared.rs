@@ -3,12 +3,14 @@
 use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::control::Control;
+use crate::events::Streams;
 use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
 use crate::log::Log;
 use crate::mailbox::{Event, Mailbox};
 use crate::presence::Presence;
+use crate::pusher::channels::Channels;
 use crate::repeats::Repeats;
 use crate::rules::Rules;
 use crate::sessions::{Revoked, Sessions};
@@ -34,6 +36,10 @@ pub(crate) struct Shared {
     pub(crate) repeats: Arc<Repeats>,
     /// Questions to the application.
     pub(crate) calls: Arc<Calls>,
+    /// Of server-sent events.
+    pub(crate) streams: Streams,
+    /// Of the Pusher protocol.
+    pub(crate) channels: Channels,
 }
 
 /// The rules of the moment, and the loops that have to know them.

@@ -3,6 +3,7 @@
 use tautline::http::{HeaderValue, Response, StatusCode, header};
 use tautline::layers::ws::handshake::{authority, is_loopback};
 use tautline::{Chunk, Closed, Conn, Handler, Message, Opening, Origins, Reply, Request, ShardContext, StaticFiles};
+use tautline_hub::Hub;
 use tautline_lab::loops;
 
 /// Answers plain HTTP with files. WebSockets are the application's, and so is the HTTP interface of a hub.
@@ -44,7 +45,7 @@ impl Handler for Site {
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
         match request.is_upgrade {
             true => self.app.on_request(request),
-            false if self.has_api && request.http.uri().path().starts_with("/api/") => self.app.on_request(request),
+            false if self.has_api && Hub::has_path(request.http.uri().path()) => self.app.on_request(request),
             false if self.is_for_here(request) => self.files.reply(request),
             false => not_for_here(),
         }

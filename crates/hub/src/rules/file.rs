@@ -7,6 +7,9 @@ use super::rights::Rights;
 use super::table::{Limits, Namespace, Rules, Terms, Tokens};
 use super::toml::{Document, RulesError, Table, nearest};
 use crate::config::Kind;
+use crate::events::EventRules;
+use crate::pusher::Secret;
+use crate::pusher::app::{App, AppLimits};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +22,13 @@ const MOST_NAMESPACES: usize = 256;
 /// Most keys of the HTTP interface, and requests of one in a second unless the table says otherwise.
 const MOST_KEYS: usize = 64;
 const RATE: u32 = 1_000;
+/// Most apps of the Pusher protocol, and the limits of one unless the table says otherwise.
+const MOST_APPS: usize = 64;
+const APP_LIMITS: AppLimits = AppLimits { connections: 100_000, data: 10 << 10, members: 100, rate: RATE };
 /// Bytes that may wait for a slow reader of a plain topic, unless the table says otherwise.
 const LAG: u32 = 1 << 20;
 
-const TOP: [&str; 6] = ["tokens", "limits", "namespace", "key", "revoked", "hooks"];
+const TOP: [&str; 8] = ["tokens", "limits", "namespace", "key", "app", "events", "revoked", "hooks"];
 const TOKENS: [&str; 12] = [
     "secrets",
     "public-keys",
@@ -38,6 +44,9 @@ const TOKENS: [&str; 12] = [
     "refresh-before",
 ];
 const KEY: [&str; 5] = ["name", "file", "scopes", "topics", "rate"];
+const APP: [&str; 10] =
+    ["id", "key", "file", "prefix", "enabled", "client-events", "max-connections", "max-data", "max-members", "rate"];
+const EVENTS: [&str; 4] = ["origins", "most", "per-address", "retry"];
 const LIMITS: [&str; 7] = [
     "sessions-per-user",
     "bad-keys",
@@ -80,6 +89,26 @@ impl Rules {
             let sessions = table.number("sessions-per-user", 1..=100_000)?;
             rules.max_sessions = sessions.map_or(rules.max_sessions, |number| number as usize);
             rules.limits = limits(&table)?;
+        }
+        let apps = top.tables("app", &APP)?;
+        if apps.len() > MOST_APPS {
+            return Err(top.error("app", format!("more than {MOST_APPS} apps")));
+        }
+        for table in apps {
+            let app = app(&table, folder(path), &mut rules.files)?;
+            if let Some(other) = rules.apps.iter().find(|other| other.id == app.id || other.key == app.key) {
+                return Err(table.error("id", format!("the app `{}` has this id or key already", other.id)));
+            }
+            let share =
+                |other: &&Arc<App>| other.prefix.starts_with(&app.prefix) || app.prefix.starts_with(&other.prefix);
+            if let Some(other) = rules.apps.iter().find(share) {
+                let fault = format!("the apps `{}` and `{}` would share topics: give each a prefix", other.id, app.id);
+                return Err(table.error("prefix", fault));
+            }
+            rules.apps.push(Arc::new(app));
+        }
+        if let Some(table) = top.table("events", &EVENTS)? {
+            rules.events = events(&table)?;
         }
         rules.revoked = top.texts("revoked")?.into_iter().map(str::to_owned).collect();
         let tables = top.tables("namespace", &NAMESPACE)?;
@@ -242,6 +271,56 @@ fn api_key(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result
         key.topics.push(topic.parse().map_err(|what: String| table.error("topics", what))?);
     }
     Ok(key)
+}
+
+fn app(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<App, RulesError> {
+    for key in ["id", "key"] {
+        table.required(key)?;
+    }
+    let (id, key) = (named(table, "id")?.unwrap_or_default(), named(table, "key")?.unwrap_or_default());
+    let path = folder.join(table.required("file")?);
+    let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
+    let secret = Secret::new(&bytes).map_err(|what| RulesError::of_file(&path, what))?;
+    files.push(path);
+    let prefix = table.text("prefix")?.unwrap_or_default();
+    if prefix.len() > 64 || prefix.starts_with('$') || prefix.contains(char::is_control) {
+        return Err(table.error("prefix", "a prefix has at most 64 bytes, and does not begin with `$`"));
+    }
+    let number = |key, most, default| Ok(table.number(key, 1..=most)?.map_or(default, |number| number as usize));
+    let limits = AppLimits {
+        connections: number("max-connections", 10_000_000, APP_LIMITS.connections)?,
+        data: number("max-data", 1 << 20, APP_LIMITS.data)?,
+        members: number("max-members", 100_000, APP_LIMITS.members)?,
+        rate: table.number("rate", 1..=1_000_000)?.unwrap_or(APP_LIMITS.rate),
+    };
+    let (is_enabled, client_events) = (table.flag("enabled")?, table.flag("client-events")?);
+    Ok(App {
+        id,
+        key,
+        secret,
+        prefix: prefix.to_owned(),
+        is_enabled: is_enabled.unwrap_or(true),
+        client_events: client_events.unwrap_or_default(),
+        limits,
+    })
+}
+
+fn events(table: &Table<'_>) -> Result<EventRules, RulesError> {
+    let mut events = EventRules::default();
+    let origins = table.texts("origins")?;
+    if origins.contains(&"*") {
+        return Err(table.error("origins", "any page could read with the cookie of its visitors: name the pages"));
+    }
+    if !origins.is_empty() {
+        events.origins = Some(Origins::list(origins).map_err(|error| table.error("origins", error.to_string()))?);
+    }
+    let number = |key, most| Ok(table.number(key, 0..=most)?.map(|number| number as usize));
+    events.most = number("most", 10_000_000)?.unwrap_or(events.most);
+    events.per_address = number("per-address", 10_000_000)?.unwrap_or(events.per_address);
+    if let Some(millis) = table.number("retry", 0..=3_600_000)? {
+        events.retry = Duration::from_millis(millis.into());
+    }
+    Ok(events)
 }
 
 fn rights(table: &Table<'_>, key: &str) -> Result<Rights, RulesError> {

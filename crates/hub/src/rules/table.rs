@@ -7,6 +7,8 @@ use super::pattern::Pattern;
 use super::rights::Rights;
 use super::token::{self, Conditions, Identity, TokenError};
 use crate::config::{Config, Kind};
+use crate::events::EventRules;
+use crate::pusher::app::App;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -41,6 +43,10 @@ pub struct Rules {
     pub(crate) api_keys: Vec<ApiKey>,
     /// The application that is asked.
     pub(crate) hooks: Option<Arc<Hooks>>,
+    /// Apps of the Pusher protocol.
+    pub(crate) apps: Vec<Arc<App>>,
+    /// Server-sent events.
+    pub(crate) events: EventRules,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
@@ -161,6 +167,8 @@ impl Rules {
             namespaces: Vec::new(),
             api_keys: Vec::new(),
             hooks: None,
+            apps: Vec::new(),
+            events: EventRules::default(),
             files: Vec::new(),
         }
     }

@@ -35,11 +35,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(tokens: &str, rest: &str) -> Self {
-        Self::with_bridge(tokens, rest, None)
+        Self::on(None, tokens, rest)
     }
 
-    /// One host of some.
-    pub(crate) fn with_bridge(tokens: &str, rest: &str, bridge: Option<Bridge>) -> Self {
+    /// A host that shares topics with others.
+    pub(crate) fn on(bridge: Option<Bridge>, tokens: &str, rest: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("hub-bench-{}-{number}", std::process::id()));

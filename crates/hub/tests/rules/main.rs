@@ -5,12 +5,14 @@ mod api;
 #[cfg(feature = "hooks")]
 mod app;
 mod bench;
+mod events;
 #[path = "../helpers/mod.rs"]
 mod helpers;
 #[cfg(feature = "hooks")]
 mod hooks;
 mod hosts;
 mod limits;
+mod pusher;
 
 use bench::{Bench, RULES, ask, next, send, subscribe, token, until};
 use helpers::{PATIENCE, client, message, publish, stop, target};

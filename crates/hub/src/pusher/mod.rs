@@ -1,0 +1,18 @@
+//! The Pusher Channels protocol 7, so that its client and server libraries work with a hub as they are.
+//!
+//! An app of the rules has channels, and a channel is a plain topic of the hub: the app's prefix and the channel's name. Messages
+//! reach this protocol's subscribers in frames of their own, so [`channels`] passes them to loops and hosts beside the topic.
+//! [`connection`] is a loop's part, [`room`] the members of presence channels, and [`interface`] what server libraries call.
+
+pub(crate) mod app;
+pub(crate) mod channels;
+mod connection;
+mod interface;
+mod name;
+mod room;
+mod signature;
+mod wire;
+
+pub(crate) use self::connection::{MOST_INFO, Pushers, room_topic};
+pub(crate) use self::interface::PATH;
+pub(crate) use self::signature::Secret;
