@@ -46,7 +46,7 @@ const event = (of, name) =>
   within(
     name,
     new Promise((resolve) => {
-      const take = (data, metadata) => (of.unbind(name, take), resolve(metadata ? { data, ...metadata } : data));
+      const take = (data, metadata) => (of.unbind(name, take), resolve(metadata?.user_id ? { data, ...metadata } : data));
       of.bind(name, take);
     }),
   );
@@ -185,7 +185,8 @@ const bob = await connect("bob");
   assert.equal(await call("bad_request"), "refused");
   const stranger = new Pusher("other-key", { cluster: "", wsHost: "127.0.0.1", wsPort: Number(port), forceTLS: false, enabledTransports: ["ws"] });
   clients.push(stranger);
-  assert.equal((await event(stranger.connection, "error")).data.code, 4001);
+  const error = await event(stranger.connection, "error");
+  assert.equal((error.data ?? error.error.data).code, 4001);
   ok("errors");
 }
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import pusher
 from pusher.errors import PusherBadAuth, PusherBadRequest
+from pusher.http import POST, Request
 
 port, app_id, key, secret = sys.argv[1:]
 client = pusher.Pusher(app_id=app_id, key=key, secret=secret, host="127.0.0.1", port=int(port), ssl=False)
@@ -36,12 +37,18 @@ def bad_request():
         return "refused"
 
 
+def terminate(user_id):
+    # Version 3.3.4 of the library leaves the app out of the path.
+    path = "/apps/%s/users/%s/terminate_connections" % (app_id, user_id)
+    return client._pusher_client.http.send_request(Request(client._pusher_client, POST, path, {}))
+
+
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"])).decode()
         if self.path.startswith("/call/"):
             arguments = json.loads(body)
-            own = {"bad_auth": bad_auth, "bad_request": bad_request, "trigger_encrypted": encrypted.trigger}
+            own = {"bad_auth": bad_auth, "bad_request": bad_request, "terminate_user_connections": terminate, "trigger_encrypted": encrypted.trigger}
             call = own.get(self.path[6:]) or getattr(client, self.path[6:])
             answer = call(**arguments)
         else:
@@ -49,7 +56,8 @@ class Handler(BaseHTTPRequestHandler):
             answer = self.authorize(form)
         if answer is None:
             return self.send_error(403)
-        text = json.dumps(answer).encode()
+        # The shared secret of an encrypted channel is bytes.
+        text = json.dumps(answer, default=bytes.decode).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(text)))
