@@ -135,7 +135,7 @@ fn a_response_outlives_the_deadlines_of_requests_and_idle_connections() {
 fn a_client_that_leaves_is_reported_once() {
     let app = app();
     let fetch = open(&app, "/");
-    // It has nothing to say. What it says all the same is passed over.
+    // It has nothing to say. Bytes of it are passed over.
     fetch.send_raw(b"GET /again HTTP/1.1\r\nHost: localhost\r\n\r\n");
     app.run();
     assert_eq!(app.with_handler(|site| (site.opened, site.closed.len())), (1, 0));

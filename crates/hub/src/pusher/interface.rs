@@ -184,7 +184,7 @@ impl HubHandler {
         answers
     }
 
-    /// What is asked about a channel.
+    /// Facts that a request asks for about a channel.
     fn facts(&self, app: &App, name: &str, info: Option<&str>) -> Value {
         let mut facts = json!({});
         if asks(info, "subscription_count") {
