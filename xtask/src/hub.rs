@@ -63,7 +63,7 @@ fn in_node(context: &Context) -> Outcome {
 
 /// The libraries of Pusher for Node and Python, as they are, against `taut serve --app hub`.
 fn pusher(context: &Context, modules: &Path) -> Outcome {
-    if !process::succeeds("python3", &["-c", "import venv"]) {
+    if !succeeds("python3", &["-c", "import venv"]) {
         context.skip("hub: pusher", "needs Python 3 with venv");
         return Ok(());
     }

@@ -327,7 +327,8 @@ fn prepare(
     }
     let app = arguments.app;
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
-    let may_connect = !arguments.privilege.confines_files() || arguments.reach(arguments.tls.acme.is_on()).internet;
+    let common = &arguments.common;
+    let may_connect = !common.privilege.confines_files() || arguments.reach(common.tls.acme.is_on()).internet;
     let hub = arguments.hub_rules.apply(hub, may_connect)?;
     if app == App::Hub {
         arguments.hub_metrics.set(&hub);
@@ -448,8 +449,7 @@ impl Arguments {
         self.common.privilege.confine_calls(self.reach(acme.is_some()))?;
         #[cfg(feature = "proxy")]
         if let Some(front) = &self.front {
-            let reach = self.reach(acme.is_some());
-            front.begin(gate, self.common.privilege.confines_files().then_some(reach))?;
+            front.begin(gate, self.common.privilege.confines_files().then(|| self.reach(acme.is_some())))?;
         }
         let renewing = acme.as_ref().zip(files.as_ref()).map(|(acme, files)| acme.renew(files, reloader.clone()));
         let renewing = renewing.transpose()?;

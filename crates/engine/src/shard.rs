@@ -134,8 +134,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             budget: admission.budget().clone(),
             account: Account::default(),
         };
-        let log = shared.config.access_log.clone();
-        let access = Accessing { table: log.map(|log| Box::new(AccessTable::new(log, &shared.counters))) };
+        let log = shared.config.access_log.clone().map(|log| Box::new(AccessTable::new(log, &shared.counters)));
         let kernel_tls = if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
@@ -146,7 +145,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             shared,
             wheel: Wheel::new(),
             admission,
-            access,
+            access: Accessing { table: log },
             dials: HashMap::new(),
             addresses: AddressMemory::default(),
             dial_timers: BinaryHeap::new(),

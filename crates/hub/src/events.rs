@@ -5,6 +5,7 @@
 //! brings back as `Last-Event-ID`.
 
 use crate::answer::Fault;
+use crate::asked::Turn;
 use crate::credentials::{Found, find};
 use crate::handler::HubHandler;
 use crate::log::Position;
@@ -156,7 +157,7 @@ impl HubHandler {
         }
         let topics = self.topics_of(request.http)?;
         let places = places(request.http, &topics)?;
-        let identity = self.identity_of(request, rules)?;
+        let identity = self.reader_of(request, rules)?;
         let can_read = |topic: &String| rules.grant(identity.as_deref(), topic).rights.has(Rights::SUBSCRIBE);
         if !topics.iter().all(can_read) {
             return Err(NO_RIGHT);
@@ -168,7 +169,7 @@ impl HubHandler {
     }
 
     /// The user of a request, who is kept for the connection that opens next.
-    fn identity_of(&mut self, request: &Request<'_>, rules: &Rules) -> Result<Option<Arc<Identity>>, Fault> {
+    fn reader_of(&mut self, request: &Request<'_>, rules: &Rules) -> Result<Option<Arc<Identity>>, Fault> {
         if rules.is_open {
             return Ok(None);
         }
@@ -214,7 +215,13 @@ impl HubHandler {
                 epoch: place.as_ref().map(|place| Cow::Borrowed(&*place.epoch)),
                 ..Action::default()
             };
-            if let Err(reason) = self.subscribe(conn, &topic.as_str().into(), &action) {
+            // The same as a message, for an application that is asked.
+            let text = Object::new("subscribe").text("topic", topic);
+            let text = match &place {
+                Some(place) => text.number("after", place.offset).text("epoch", &place.epoch).end(),
+                None => text.end(),
+            };
+            if let Err(reason) = self.subscribe(conn, &topic.as_str().into(), &action, (&text, &Turn::Arrived)) {
                 let refused = Object::new("error").text("reason", reason).text("topic", topic);
                 conn.text(&refused.end());
                 return conn.close(CloseCode::TRY_AGAIN_LATER, reason);

@@ -65,7 +65,7 @@ impl Hub {
             rules: LiveRules::new(Rules::open()),
             sessions: Sessions::default(),
             revoked: Revoked::default(),
-            control: Control::new(bridge),
+            control: Control::new(bridge.clone()),
             bounds: Bounds::default(),
             repeats: Arc::new(Repeats::default()),
             calls: Arc::new(Calls::default()),

@@ -28,7 +28,7 @@ use crate::forward::{Body, Form, Framing};
 use crate::identity::{Random, identify};
 use crate::live::Live;
 use crate::messages::Offer;
-use crate::plan::{Endpoint, Place};
+use crate::plan::{Endpoint, Forward, Place, Plan, Route};
 use crate::resolving::Resolved;
 use meter::{Meter, note_place, note_request};
 use peer::{MOST_WAITING, Other, Peer};
@@ -36,7 +36,7 @@ use pool::Pool;
 use std::collections::HashMap;
 use std::mem::take;
 use std::time::{Duration, Instant};
-use tautline::http::header::{HeaderValue, RETRY_AFTER, UPGRADE};
+use tautline::http::header::{HeaderMap, HeaderValue, RETRY_AFTER, UPGRADE};
 use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
 use tautline::layers::engine::{Others, Raw, RawEvent};
@@ -185,6 +185,24 @@ impl Edge {
         }
     }
 
+    /// The fields of a client's request for the server.
+    fn fields(&mut self, raw: &mut Raw<'_, Side>, plan: &Plan, route: &Route, request: &Request<'_>) -> HeaderMap {
+        let mut headers = request.http.headers().clone();
+        remove_hop_by_hop(&mut headers);
+        if request.http.version() == Version::HTTP_10 {
+            remove_expectation(&mut headers);
+        }
+        let (address, is_secure) = (source(request.peer), request.tls.version.is_some());
+        let proxy = proxy_before(request);
+        set_forwarded(&mut headers, Client { address, proxy, is_secure });
+        let identity = identify(plan, &mut headers, proxy.is_some(), &mut self.random);
+        raw.note(|notes| note_request(notes, &route.name, &identity));
+        if let Some(certificate) = request.tls.peer_certificates.first() {
+            set_identity(&mut headers, certificate);
+        }
+        headers
+    }
+
     /// Passes a response on.
     fn server_bytes(&mut self, raw: &mut Raw<'_, Side>, bytes: &[u8]) -> usize {
         let Side::Server(mut server) = take(raw.state()) else { return bytes.len() };
@@ -212,30 +230,7 @@ impl Edge {
             };
             used += more;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                if exchange.upgrade.is_none() || !exchange.body.is_whole() {
-                    return self.give_up(raw, client, exchange, bytes.len());
-                }
-                if exchange.drains {
-                    raw.reset();
-                    refuse_tunnel(&mut Other(&mut raw.others(), client), &exchange);
-                    return bytes.len();
-                }
-                if exchange.offer.is_some() {
-                    return match pairs::join(raw, client, &mut exchange, &response) {
-                        Ok(()) => used,
-                        Err(flaw) => {
-                            log::warn!("{}: no WebSocket is opened: {flaw}", exchange.backend.name);
-                            self.give_up(raw, client, exchange, bytes.len())
-                        }
-                    };
-                }
-                answer::join(raw, client, exchange, &response, server.open.take());
-                let rest = &bytes[used..];
-                if let Side::Tunnel { meter: Some(meter), .. } = raw.state() {
-                    meter.passed(rest.len());
-                }
-                let _ = raw.others().write(client, rest);
-                return bytes.len();
+                return self.switch(raw, (client, exchange), &mut server, &response, (bytes, used));
             }
             if response.status().is_informational() {
                 if response.status() == StatusCode::CONTINUE && exchange.expects {
@@ -273,6 +268,41 @@ impl Edge {
                 return self.give_up(raw, client, exchange, bytes.len());
             }
         }
+        bytes.len()
+    }
+
+    /// The server changes the protocol. Returns the bytes that were used: `used` of them were its head.
+    fn switch(
+        &self,
+        raw: &mut Raw<'_, Side>,
+        (client, mut exchange): (ConnId, Box<Exchange>),
+        server: &mut ServerSide,
+        response: &Response<()>,
+        (bytes, used): (&[u8], usize),
+    ) -> usize {
+        if exchange.upgrade.is_none() || !exchange.body.is_whole() {
+            return self.give_up(raw, client, exchange, bytes.len());
+        }
+        if exchange.drains {
+            raw.reset();
+            refuse_tunnel(&mut Other(&mut raw.others(), client), &exchange);
+            return bytes.len();
+        }
+        if exchange.offer.is_some() {
+            return match pairs::join(raw, client, &mut exchange, response) {
+                Ok(()) => used,
+                Err(flaw) => {
+                    log::warn!("{}: no WebSocket is opened: {flaw}", exchange.backend.name);
+                    self.give_up(raw, client, exchange, bytes.len())
+                }
+            };
+        }
+        answer::join(raw, client, exchange, response, server.open.take());
+        let rest = &bytes[used..];
+        if let Side::Tunnel { meter: Some(meter), .. } = raw.state() {
+            meter.passed(rest.len());
+        }
+        let _ = raw.others().write(client, rest);
         bytes.len()
     }
 
@@ -452,10 +482,8 @@ impl Handler for Edge {
         let (route, forward, target) = match plan.decide(request) {
             Decision::Forward { route, forward, target } => (route, forward, target),
             Decision::Answer(route, response) => {
-                plan.tallies(route).of(raw.id().shard()).answered(Some(response.status()));
                 raw.note(|notes| notes.set("route", route.map_or("-", |route| route.name.as_str()).into()));
-                answer(raw, &response, Shape::to(request.http));
-                return true;
+                return respond(raw, &plan, route, &response, Shape::to(request.http));
             }
             // The loop answers it as any other server does: `on_request`.
             Decision::Files { route, .. } => {
@@ -467,9 +495,8 @@ impl Handler for Edge {
         let framing = match Framing::of_request(request.http) {
             Ok(framing) => framing,
             Err(flaw) => {
-                plan.tallies(Some(route)).of(raw.id().shard()).answered(Some(StatusCode::BAD_REQUEST));
-                answer(raw, &plan.status(StatusCode::BAD_REQUEST, flaw.text()), Shape { keep_alive: false, ..shape });
-                return true;
+                let response = plan.status(StatusCode::BAD_REQUEST, flaw.text());
+                return respond(raw, &plan, Some(route), &response, Shape { keep_alive: false, ..shape });
             }
         };
         let Some(backend) = plan.backends.get(forward.backend).cloned() else { return false };
@@ -478,25 +505,11 @@ impl Handler for Edge {
         let source = source(request.peer);
         let old = request.http.version() == Version::HTTP_10;
         let upgrade = if old || framing != Framing::Empty { None } else { upgrade_of(request) };
-        let mut headers = request.http.headers().clone();
-        remove_hop_by_hop(&mut headers);
-        if old {
-            remove_expectation(&mut headers);
-        }
-        let proxy = proxy_before(request);
-        set_forwarded(&mut headers, Client { address: source, proxy, is_secure });
-        let identity = identify(&plan, &mut headers, proxy.is_some(), &mut self.random);
-        raw.note(|notes| note_request(notes, &route.name, &identity));
-        if let Some(certificate) = request.tls.peer_certificates.first() {
-            set_identity(&mut headers, certificate);
-        }
-        let messages = forward.messages.as_ref().filter(|_| request.is_upgrade);
-        let offer = match messages.map(|messages| Offer::take(request.http, &mut headers, messages)).transpose() {
-            Ok(offer) => offer.map(Box::new),
-            Err(refused) => {
-                let refusal = refused.response.map(String::into_bytes);
-                answer(raw, &refusal, Shape { keep_alive: false, ..shape });
-                return true;
+        let mut headers = self.fields(raw, &plan, route, request);
+        let offer = match offered(forward, request, &mut headers) {
+            Ok(offer) => offer,
+            Err(refusal) => {
+                return respond(raw, &plan, Some(route), &refusal, Shape { keep_alive: false, ..shape });
             }
         };
         forward.request.apply(&mut headers);
@@ -646,6 +659,33 @@ impl Handler for Edge {
             other => other,
         };
     }
+}
+
+/// Answers a request without a server, and counts that. Returns that the request is taken.
+fn respond(
+    raw: &mut Raw<'_, Side>,
+    plan: &Plan,
+    route: Option<&Route>,
+    response: &Response<Vec<u8>>,
+    shape: Shape,
+) -> bool {
+    plan.tallies(route).of(raw.id().shard()).answered(Some(response.status()));
+    answer(raw, response, shape);
+    true
+}
+
+/// The part of a client's handshake that goes on to the server, on a route with messages.
+///
+/// # Errors
+/// The response to a handshake that breaks a rule.
+fn offered(
+    forward: &Forward,
+    request: &Request<'_>,
+    headers: &mut HeaderMap,
+) -> Result<Option<Box<Offer>>, Box<Response<Vec<u8>>>> {
+    let Some(messages) = forward.messages.as_ref().filter(|_| request.is_upgrade) else { return Ok(None) };
+    let offer = Offer::take(request.http, headers, messages);
+    offer.map(|offer| Some(Box::new(offer))).map_err(|refused| Box::new(refused.response.map(String::into_bytes)))
 }
 
 /// The protocol to which a client wants to change, if it asks for that.

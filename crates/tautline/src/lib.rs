@@ -90,7 +90,10 @@ pub use tautline_engine::probe::{MessageTimes, SendStage, SendTimes, Spread, Sta
 pub use tautline_engine::{
     Access, AccessLog, ApplicationMemory, Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList,
     ConnectError, Content, Counters, Deadline, Deadlines, Delivery, DialId, DialTimes, Durations, ForwardedHeader,
-    Front, Handler, Later, Limits, Listing, Lookup, MemoryBudget, Note, Notes, Offload, OnPanic, Opening, Outcomes, Outgoing, ParseConnIdError, PieceWriter, Prefix, Prefixes, Proxy, ProxyHeader, ProxyKind, ProxyTls, Push, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Restart, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Traffic, Upgrade, Via, Weight,
+    Front, Handler, Later, Limits, Listing, Lookup, MemoryBudget, Note, Notes, Offload, OnPanic, Opening, Outcomes,
+    Outgoing, ParseConnIdError, PieceWriter, Prefix, Prefixes, Proxy, ProxyHeader, ProxyKind, ProxyTls, Push, Receipt,
+    Recipients, Reconnect, Records, Reply, Request, Resolver, Restart, Shard, ShardContext, ShardHandle,
+    ShardHandleError, SlowConsumer, Target, Ticket, Traffic, Upgrade, Via, Weight,
 };
 pub use tautline_engine::{
     Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,

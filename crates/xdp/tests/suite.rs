@@ -167,7 +167,10 @@ struct Through<'a> {
 
 impl Through<'_> {
     fn call(&mut self, driver: &mut dyn Driver, call: impl FnOnce(&mut dyn Sink, &mut Far)) {
-        self.far.lent = Some(NonNull::from(driver));
+        // SAFETY: only the life in the type differs. It is taken back before this call returns.
+        let lent =
+            unsafe { core::mem::transmute::<NonNull<dyn Driver + '_>, NonNull<dyn Driver>>(NonNull::from(driver)) };
+        self.far.lent = Some(lent);
         call(self.sink, self.far);
         self.far.lent = None;
     }

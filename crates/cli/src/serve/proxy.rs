@@ -4,6 +4,7 @@ use super::Arguments;
 use super::common::CommonArguments;
 use super::front::{Front, Source};
 use super::listen::{Listen, listen};
+use super::tls::TlsArguments;
 use crate::failure::Failure;
 use clap::{Args as _, FromArgMatches as _};
 use std::path::{Path, PathBuf};

@@ -165,6 +165,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             tls: &tls,
             times: None,
         };
-        link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_open(conn, &opening));
+        link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_open(conn, &opening));
     }
 }

@@ -11,7 +11,6 @@ use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
 use crate::raw::lent::{Others, Raw};
-use crate::raw::slots::Parts;
 use crate::raw::slots::{Parts, Slots as _};
 use crate::turn::core::Core;
 use crate::turn::visit::{MESSAGE, REQUEST};
@@ -19,8 +18,7 @@ use http::StatusCode;
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed, ConnectError};
 use tautline_conn::tick::millis;
-use tautline_io::{CarrierEnd, Driver, Token};
-use tautline_io::{Driver, End};
+use tautline_io::{Driver, End, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
@@ -114,7 +112,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// the CPU's cache. The end of the turn handles all that follows from the send.
     #[inline(never)]
     pub(crate) fn send_filled(&mut self, driver: &mut dyn Driver, token: Token) {
-        if let Some(Parts { phase, wire, session, out, in_kernel, .. }) = self.slots.raw(token) {
+        if let Some(Parts { phase, wire, session, out, in_kernel, .. }) = self.slots.parts(token)
+            && phase.is_raw()
+        {
             let mut transport = Transport { phase, wire, session, in_kernel };
             out.flush(&mut transport, &mut DriverOutlet { driver: Some(driver), token, shared: &mut self.shared });
         }

@@ -9,7 +9,7 @@ use crate::config::Kind as TopicKind;
 use crate::credentials::parameter;
 use crate::handler::HubHandler;
 use crate::mailbox::Event;
-use crate::presence::Who;
+use crate::presence::{Joined, Who};
 use crate::protocol::{Answer, MOST_DEPTH, depth, random_name};
 use crate::track::Subscribers;
 use serde::Deserialize;
@@ -149,7 +149,7 @@ impl HubHandler {
             "pusher:ping" => _ = conn.text(r#"{"event":"pusher:pong","data":{}}"#),
             "pusher:pong" => {}
             "pusher:subscribe" => match object(data) {
-                Some(subscribe) => self.join(conn, &subscribe),
+                Some(subscribe) => self.join_channel(conn, &subscribe),
                 None => _ = conn.text(&wire::error(None, "a subscription without a channel")),
             },
             "pusher:unsubscribe" => {
@@ -171,7 +171,7 @@ impl HubHandler {
         self.weigh(conn);
     }
 
-    fn join(&mut self, conn: &mut Conn<'_, ()>, subscribe: &Subscribe) {
+    fn join_channel(&mut self, conn: &mut Conn<'_, ()>, subscribe: &Subscribe) {
         let name = &*subscribe.channel;
         match self.try_join(conn, subscribe) {
             Ok(Some(succeeded)) => {
@@ -223,8 +223,8 @@ impl HubHandler {
         let limit = app.limits.members;
         let room = self.pushers.channels.get(&topic).and_then(|channel| channel.room.as_ref());
         let has_room = room.is_some_and(|room| room.has(&user) || room.len() < limit);
-        let presence = &self.hub.presence;
-        if !has_room || !presence.join(&room_topic(&topic), &Who::User(&user), &info, Some(limit)) {
+        let joins = || self.hub.presence.join(&room_topic(&topic), &Who::User(&user), &info, Some(limit));
+        if !has_room || joins() == Joined::Full {
             self.leave_channel(id, &topic, false);
             return Err(("LimitReached", "the presence channel has too many members", 4004));
         }

@@ -20,7 +20,7 @@ topics = [\"*\"]
 ";
 
 fn host(broker: &MemoryBroker) -> Bench {
-    Bench::with_bridge("", RULES, Some(Bridge::start(broker.clone()).unwrap()))
+    Bench::on(Some(Bridge::start(broker.clone()).unwrap()), "", RULES)
 }
 
 fn is_refused(bench: &Bench, token: &str) -> bool {

@@ -1,6 +1,6 @@
 use super::key::Key;
-use crate::tally::{ServerTally, Tallies};
 use super::queue::Queue;
+use crate::tally::{ServerTally, Tallies};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
