@@ -100,7 +100,7 @@ pub use dial::times::DialTimes;
 pub use handler::{Chunk, Handler, Opening};
 pub use http::access::{Access, AccessLog, Traffic};
 pub use http::content::Content;
-pub use http::pushing::Push;
+pub use http::push::Push;
 pub use http::reply::{Later, Reply, Upgrade};
 pub use http::request::Request;
 pub use http::ticket::Ticket;

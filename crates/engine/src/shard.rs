@@ -5,6 +5,7 @@ use crate::accept::openings::Openings;
 use crate::close::restart::Restart;
 use crate::config::Config;
 use crate::conn::Conn;
+use crate::context::ShardContext;
 use crate::counts::counters::{Counters, LiveCounters};
 use crate::dial::address_memory::AddressMemory;
 use crate::dial::dialing::SystemResolver;
@@ -295,7 +296,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.reactor.core.refresh();
         self.reactor.watch_turn(woke);
         if !self.reactor.is_started {
-            self.reactor.report_start();
+            self.reactor.is_started = true;
+            self.reactor.core.guard(format_args!("the begin of the shard"), |core| {
+                core.handler.on_start(&mut ShardContext { shared: &mut core.shared });
+            });
         }
         if self.reactor.draining.is_some() {
             self.reactor.go_on_draining(&mut *self.driver);

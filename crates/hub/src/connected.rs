@@ -50,7 +50,7 @@ impl Connected {
         self.told = now;
     }
 
-    /// Who it is, by a token or the application.
+    /// The user, by a token or the application.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.access.as_ref()?.identity.as_deref()
     }

@@ -45,7 +45,7 @@ struct News {
     /// Users, or tokens, whose connections end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     end: Vec<String>,
-    /// Those that are refused, each until a second since 1970.
+    /// Names that are refused, each until a second since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     revoked: Vec<(String, u64)>,
     /// Whether the other hosts are asked for all that are refused.

@@ -215,7 +215,7 @@ impl HubHandler {
                 epoch: place.as_ref().map(|place| Cow::Borrowed(&*place.epoch)),
                 ..Action::default()
             };
-            // The same as a message, for an application that is asked.
+            // As a message would have it, for an application that is asked.
             let text = Object::new("subscribe").text("topic", topic);
             let text = match &place {
                 Some(place) => text.number("after", place.offset).text("epoch", &place.epoch).end(),

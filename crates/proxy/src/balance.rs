@@ -76,7 +76,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of these servers. Those that wait for one of them are in `queue`, which the servers wake.
+    /// A group of these servers. Requests that wait for one of them are in `queue`, which the servers wake.
     #[must_use]
     pub fn new(balance: Balance, servers: Vec<Arc<Server>>, queue: Arc<Queue>) -> Self {
         Self { balance, servers, queue, turn: AtomicUsize::new(0) }

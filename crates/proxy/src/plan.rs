@@ -89,7 +89,7 @@ pub struct Ordered {
     pub http: Option<String>,
 }
 
-/// Limits of the connections of clients. Those that are not set are those of the options.
+/// Limits of the connections of clients. One that is not set is that of the options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     /// Connections of all loops.

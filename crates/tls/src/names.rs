@@ -58,7 +58,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 
 /// A distinguished name in DER as text (RFC 4514): the last part first, as in `CN=Ada,O=Example,C=GB`.
 ///
-/// What is not printable ASCII is escaped, so the text is a value of a header.
+/// All but printable ASCII is escaped, so the text is a value of a header.
 #[must_use]
 pub fn distinguished(name: &[u8]) -> String {
     let mut parts = Vec::new();

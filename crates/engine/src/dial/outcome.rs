@@ -4,6 +4,7 @@ use crate::dial::target::{State, Target};
 use crate::dial::times::DialStep;
 use crate::handler::Handler;
 use crate::ids::DialId;
+use crate::raw::lent::Others;
 use crate::turn::core::Core;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -53,7 +54,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.try_again(id, error.retry_after(UNIX_EPOCH + self.clock.since_epoch()))
         };
         if is_raw {
-            self.report_raw_failed(id, &error);
+            self.guard(format_args!("dial {id}"), |core| {
+                let mut others = Others { slots: &mut core.slots, driver: None, shared: &mut core.shared };
+                core.handler.on_raw_failed(&mut others, id, &error);
+            });
         } else {
             self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
         }

@@ -2,7 +2,7 @@
 
 use crate::handler::Handler;
 use crate::http::late_reply::LateReply;
-use crate::http::pushing::Push;
+use crate::http::push::Push;
 use crate::http::reply::{Reply, Upgrade};
 use crate::link::phase::{Asked, Phase, Wait};
 use crate::turn::reactor::Reactor;

@@ -1,5 +1,5 @@
 use crate::http::content::Content;
-use crate::http::pushing::Push;
+use crate::http::push::Push;
 use crate::http::reply::Upgrade;
 use http::Response;
 use std::any::Any;

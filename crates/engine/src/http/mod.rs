@@ -9,6 +9,7 @@ pub(crate) mod answering;
 pub(crate) mod content;
 pub(crate) mod date;
 pub(crate) mod late_reply;
+pub(crate) mod push;
 pub(crate) mod pushing;
 pub(crate) mod reply;
 pub(crate) mod request;

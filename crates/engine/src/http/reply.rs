@@ -1,5 +1,5 @@
 use crate::http::content::Content;
-use crate::http::pushing::Push;
+use crate::http::push::Push;
 use http::{HeaderMap, StatusCode};
 
 /// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
@@ -145,5 +145,11 @@ impl<T> Default for Upgrade<T> {
 impl<T> From<Upgrade<T>> for Reply<T> {
     fn from(upgrade: Upgrade<T>) -> Self {
         Self::Upgrade(upgrade)
+    }
+}
+
+impl<T> From<Push<T>> for Reply<T> {
+    fn from(push: Push<T>) -> Self {
+        Self::Push(push)
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::http::content::Content;
 use crate::http::late_reply::LateReply;
-use crate::http::pushing::Push;
+use crate::http::push::Push;
 use crate::http::reply::{Upgrade, status_response};
 use crate::http::wanted::{IsWanted, Wanted};
 use crate::ids::ConnId;

@@ -49,7 +49,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         self.shared.scratch = Some(scratch);
         if let Some(token) = self.shared.passing.filled.take() {
-            self.send_filled(driver, token);
+            self.shared.send_filled(&mut self.slots, driver, token);
         }
         if let Err(stop) = result {
             self.stop(link, stop);

@@ -10,13 +10,14 @@ use crate::link::phase::Transport;
 use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
-use crate::raw::lent::{Others, Raw};
-use crate::raw::slots::{Parts, Slots as _};
+use crate::raw::lent::Raw;
+use crate::raw::slots::{Parts, Slots};
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use crate::turn::visit::{MESSAGE, REQUEST};
 use http::StatusCode;
 use std::time::Duration;
-use tautline_conn::closed::{Cause, Closed, ConnectError};
+use tautline_conn::closed::{Cause, Closed};
 use tautline_conn::tick::millis;
 use tautline_io::{Driver, End, Token};
 use tautline_tls::{Engine, Session};
@@ -106,18 +107,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.visit.spend(used);
         self.grant(link);
         used
-    }
-
-    /// Sends the bytes of a raw connection that got many of another one's event: its next event reuses their memory while it is in
-    /// the CPU's cache. The end of the turn handles all that follows from the send.
-    #[inline(never)]
-    pub(crate) fn send_filled(&mut self, driver: &mut dyn Driver, token: Token) {
-        if let Some(Parts { phase, wire, session, out, in_kernel, .. }) = self.slots.parts(token)
-            && phase.is_raw()
-        {
-            let mut transport = Transport { phase, wire, session, in_kernel };
-            out.flush(&mut transport, &mut DriverOutlet { driver: Some(driver), token, shared: &mut self.shared });
-        }
     }
 
     /// Reports an event of a raw connection.
@@ -258,14 +247,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.dial_lost(dial, true, Duration::ZERO, None);
         }
     }
-
-    /// Reports that a raw connection could not be made.
-    pub(crate) fn report_raw_failed(&mut self, id: DialId, error: &ConnectError) {
-        self.guard(format_args!("dial {id}"), |core| {
-            let mut others = Others { slots: &mut core.slots, driver: None, shared: &mut core.shared };
-            core.handler.on_raw_failed(&mut others, id, error);
-        });
-    }
 }
 
 /// Notes that a raw connection has become a WebSocket, if it has.
@@ -279,4 +260,18 @@ pub(crate) fn note_begun<E: Engine, H: Handler>(core: &mut Core<E, H>, link: &mu
         core.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &core.shared);
     }
     core.schedule(link);
+}
+
+impl Shared {
+    /// Sends the bytes of a raw connection that got many of another one's event: its next event reuses their memory while it is in
+    /// the CPU's cache. The end of the turn handles all that follows from the send.
+    #[inline(never)]
+    pub(crate) fn send_filled<T>(&mut self, slots: &mut dyn Slots<T>, driver: &mut dyn Driver, token: Token) {
+        if let Some(Parts { phase, wire, session, out, in_kernel, .. }) = slots.parts(token)
+            && phase.is_raw()
+        {
+            let mut transport = Transport { phase, wire, session, in_kernel };
+            out.flush(&mut transport, &mut DriverOutlet { driver: Some(driver), token, shared: self });
+        }
+    }
 }

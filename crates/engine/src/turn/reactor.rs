@@ -1,7 +1,6 @@
 //! All connections of a shard by their slots, and the state of its turns.
 
 use crate::close::schedule::Schedule;
-use crate::context::ShardContext;
 use crate::dial::dialing::SystemResolver;
 use crate::handler::Handler;
 use crate::link::state::Link;
@@ -67,15 +66,6 @@ impl Draining {
 }
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
-    /// Calls the application before the first turn.
-    #[cold]
-    pub(crate) fn report_start(&mut self) {
-        self.is_started = true;
-        self.core.guard(format_args!("the begin of the shard"), |core| {
-            core.handler.on_start(&mut ShardContext { shared: &mut core.shared });
-        });
-    }
-
     /// Takes a link out of its slot, so that the link and the rest of the shard can be borrowed separately.
     pub(crate) fn take(&mut self, token: Token) -> Option<Box<Link<E::Session, H::State>>> {
         let slot = self.core.slots.get_mut(token.index as usize)?;

@@ -130,7 +130,7 @@ pub(crate) struct Terms {
     pub(crate) publish_rate: Option<u32>,
     /// For slow readers of a plain topic.
     pub(crate) slow: Option<SlowConsumer>,
-    /// What the application is asked and told.
+    /// Questions and news for the application.
     pub(crate) about: About,
 }
 

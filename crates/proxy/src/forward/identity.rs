@@ -19,7 +19,7 @@ pub(super) fn tells_of_certificate(name: &str) -> bool {
     name.starts_with("x-client-cert") || name == "client-cert" || name == "client-cert-chain"
 }
 
-/// Tells a server of the client's certificate, which TLS has verified. What the client said itself is removed already.
+/// Tells a server of the client's certificate, which TLS has verified. Fields that the client sent itself are removed already.
 pub fn set_identity(headers: &mut HeaderMap, certificate: &[u8]) {
     let Some(fields) = Fields::of(certificate) else { return };
     headers.insert(VERIFIED, HeaderValue::from_static("true"));
