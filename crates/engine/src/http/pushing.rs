@@ -10,7 +10,7 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::core::Core;
 use crate::turn::visit::REQUEST;
-use http::{HeaderValue, Request, Response, Version, header};
+use http::{Request, Version};
 use tautline_conn::closed::Cause;
 use tautline_conn::pieces::Pieces;
 use tautline_io::Driver;
