@@ -149,6 +149,9 @@ mod documents {
     mod operations {}
     #[doc = include_str!("../../../docs/migration/uwebsockets.md")]
     mod uwebsockets {}
+    #[cfg(feature = "http2")]
+    #[doc = include_str!("../../../docs/http2.md")]
+    mod http2 {}
     #[doc = include_str!("../../../docs/languages.md")]
     mod languages {}
     #[doc = include_str!("../../../docs/upgrade.md")]
