@@ -1,10 +1,18 @@
-//! The names of a listener's certificates, which say whether a request came to the right connection.
+//! A listener's certificates, and their names, which say whether a request came to the right connection.
 
-use crate::plan::CertificatePaths;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tautline::layers::tls::fields::Fields;
 use tautline::layers::tls::names::AlternativeName;
 use tautline::layers::tls::pem;
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificatePaths {
+    /// The chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
 
 /// The names of several certificates, of which the loops choose one by the name for which a client asks in TLS (SNI).
 ///

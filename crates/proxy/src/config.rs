@@ -14,14 +14,13 @@ pub use self::fault::{Fault, Faults};
 use self::fault::{Finder, unreadable};
 use self::file::File;
 use self::files::{Files, read_file};
-use crate::certificates::CertificateNames;
-use crate::plan::{Backend, CertificatePaths, Certified, Plan};
+use crate::certificates::{CertificateNames, CertificatePaths};
+use crate::plan::{Backend, Certified, Plan};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::StatusCode;
-use toml::Spanned;
 
 /// Reads the file of a configuration. Servers that `before` had too keep their counts and health.
 ///
@@ -94,7 +93,9 @@ impl Reader<'_> {
         }
         plan.names = CertificateNames::read(&plan.certificates, read_file);
         self.client_certificates(&file, &mut plan, finder);
-        listener::add(self, file.acme, (&file.client, &file.limits), &mut plan, finder);
+        plan.acme = file.acme.and_then(|acme| listener::ordered(&self.files, acme, &plan, finder));
+        plan.listener = listener::listener(&file.client, &file.limits, finder);
+        plan.limits = listener::limits(&file.limits, self.before, self.now, finder);
         let mut backends = BTreeMap::new();
         for (name, backend) in file.backend {
             let before = self.before.and_then(|plan| plan.backends.iter().find(|old| old.name == *name.get_ref()));
@@ -156,16 +157,6 @@ impl Reader<'_> {
             file::Certified::Optional => Certified::Optional,
         };
     }
-}
-
-/// A number that is not 0.
-fn positive<T: Copy + Default + PartialEq>(given: Option<&Spanned<T>>, finder: &mut Finder<'_>) -> Option<T> {
-    let given = given?;
-    if *given.get_ref() == T::default() {
-        finder.add(given.span(), "0 is too few: write a number from 1 on, or leave the key out");
-        return None;
-    }
-    Some(*given.get_ref())
 }
 
 #[cfg(test)]

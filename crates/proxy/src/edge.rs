@@ -9,38 +9,38 @@
 //! be set.
 
 mod answer;
+mod begin;
 mod meter;
 mod moving;
 mod pairs;
 mod peer;
 mod pool;
+mod refusal;
 mod side;
+mod tunnel;
 mod waiting;
 
 pub use meter::EndMeter;
 pub use side::{Arriving, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
-use crate::decision::{Decision, proxy_before, source};
-use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
-use crate::forward::identity::set_identity;
-use crate::forward::{Body, Form, Framing};
-use crate::identity::{Random, identify};
+use crate::decision::Decision;
+use crate::forward::Framing;
+use crate::identity::Random;
 use crate::live::Live;
-use crate::messages::Offer;
-use crate::plan::{Endpoint, Forward, Place, Plan, Route};
-use crate::resolving::Resolved;
-use meter::{Meter, note_place, note_request};
-use peer::{MOST_WAITING, Other, Peer};
+use crate::plan::{Endpoint, Place};
+use crate::resolved::Resolved;
+use begin::Begin;
+use meter::note_place;
+use peer::{Other, Peer, bound};
 use pool::Pool;
+use refusal::{answer, fail, refuse_tunnel, respond};
 use std::collections::HashMap;
 use std::mem::take;
 use std::time::{Duration, Instant};
-use tautline::http::header::{HeaderMap, HeaderValue, RETRY_AFTER, UPGRADE};
-use tautline::http::{Method, Response, StatusCode, Version};
-use tautline::layers::buf::Buf;
+use tautline::http::{Method, Response, StatusCode};
 use tautline::layers::engine::{Others, Raw, RawEvent};
-use tautline::layers::ws::handshake::{BodyReader, Reply as Shape, write_response};
+use tautline::layers::ws::handshake::Reply as Shape;
 use tautline::{
     Address, Cause, CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Reply, Request, Target,
 };
@@ -131,6 +131,28 @@ impl Edge {
         }
     }
 
+    /// A server may have room for a request that waits.
+    fn notified(&mut self, raw: &mut Raw<'_, Side>) {
+        match take(raw.state()) {
+            Side::Client(mut exchange) if exchange.may_try() => {
+                let id = raw.id();
+                let begun = self.begin(&mut raw.others(), id, &mut exchange);
+                let server = exchange.lease.as_ref().map(Lease::server);
+                raw.note(|notes| note_place(notes, &exchange.backend.name, server));
+                match begun {
+                    Ok(()) => {
+                        if exchange.server.is_some() {
+                            raw.pause(false);
+                        }
+                        *raw.state() = Side::Client(exchange);
+                    }
+                    Err((status, why)) => fail(raw, &exchange, status, &why),
+                }
+            }
+            other => *raw.state() = other,
+        }
+    }
+
     /// A connection to a server is established.
     fn opened(&mut self, raw: &mut Raw<'_, Side>) {
         let waits = raw.dial().and_then(|dial| Some((dial, self.pending.remove(&dial)?)));
@@ -183,24 +205,6 @@ impl Edge {
                 bytes.len()
             }
         }
-    }
-
-    /// The fields of a client's request for the server.
-    fn fields(&mut self, raw: &mut Raw<'_, Side>, plan: &Plan, route: &Route, request: &Request<'_>) -> HeaderMap {
-        let mut headers = request.http.headers().clone();
-        remove_hop_by_hop(&mut headers);
-        if request.http.version() == Version::HTTP_10 {
-            remove_expectation(&mut headers);
-        }
-        let (address, is_secure) = (source(request.peer), request.tls.version.is_some());
-        let proxy = proxy_before(request);
-        set_forwarded(&mut headers, Client { address, proxy, is_secure });
-        let identity = identify(plan, &mut headers, proxy.is_some(), &mut self.random);
-        raw.note(|notes| note_request(notes, &route.name, &identity));
-        if let Some(certificate) = request.tls.peer_certificates.first() {
-            set_identity(&mut headers, certificate);
-        }
-        headers
     }
 
     /// Passes a response on.
@@ -297,7 +301,7 @@ impl Edge {
                 }
             };
         }
-        answer::join(raw, client, exchange, response, server.open.take());
+        tunnel::join(raw, client, exchange, response, server.open.take());
         let rest = &bytes[used..];
         if let Side::Tunnel { meter: Some(meter), .. } = raw.state() {
             meter.passed(rest.len());
@@ -444,7 +448,7 @@ impl Edge {
             other @ (Side::Server(_) | Side::Pair(_)) => *raw.state() = other,
             tunnel @ Side::Tunnel { .. } => {
                 *raw.state() = tunnel;
-                look_at_tunnel(raw);
+                tunnel::look(raw, id);
             }
         }
     }
@@ -501,48 +505,13 @@ impl Handler for Edge {
         };
         let Some(backend) = plan.backends.get(forward.backend).cloned() else { return false };
         log::debug!("{}: {} {target} by {}", request.peer, request.http.method(), route.name);
-        let is_secure = request.tls.version.is_some();
-        let source = source(request.peer);
-        let old = request.http.version() == Version::HTTP_10;
-        let upgrade = if old || framing != Framing::Empty { None } else { upgrade_of(request) };
-        let mut headers = self.fields(raw, &plan, route, request);
-        let offer = match offered(forward, request, &mut headers) {
-            Ok(offer) => offer,
+        let begin = Begin { plan: &plan, backend, route, forward, target, framing };
+        let mut exchange = match begin.exchange(raw, request, &mut self.random) {
+            Ok(exchange) => exchange,
             Err(refusal) => {
                 return respond(raw, &plan, Some(route), &refusal, Shape { keep_alive: false, ..shape });
             }
         };
-        forward.request.apply(&mut headers);
-        let now = Instant::now();
-        let mut exchange = Box::new(Exchange {
-            lease: None,
-            place: None,
-            wait_end: None,
-            tried: Vec::new(),
-            source,
-            is_secure,
-            method: request.http.method().clone(),
-            target,
-            version: request.http.version(),
-            headers,
-            host: forward.host.clone(),
-            framing,
-            upgrade,
-            offer,
-            expects: BodyReader::is_awaited(request.http),
-            edits: forward.response.clone(),
-            body: Body::new(framing, Form::AsIs),
-            server: None,
-            dial: None,
-            repeats: 0,
-            keep_alive: shape.keep_alive,
-            is_answered: false,
-            drains: false,
-            due: now,
-            meter: Meter::new(route.tallies.of(raw.id().shard()), raw.id().shard(), now),
-            plan: plan.clone(),
-            backend,
-        });
         let id = raw.id();
         let begun = self.begin(&mut raw.others(), id, &mut exchange);
         let server = exchange.lease.as_ref().map(Lease::server);
@@ -661,38 +630,6 @@ impl Handler for Edge {
     }
 }
 
-/// Answers a request without a server, and counts that. Returns that the request is taken.
-fn respond(
-    raw: &mut Raw<'_, Side>,
-    plan: &Plan,
-    route: Option<&Route>,
-    response: &Response<Vec<u8>>,
-    shape: Shape,
-) -> bool {
-    plan.tallies(route).of(raw.id().shard()).answered(Some(response.status()));
-    answer(raw, response, shape);
-    true
-}
-
-/// The part of a client's handshake that goes on to the server, on a route with messages.
-///
-/// # Errors
-/// The response to a handshake that breaks a rule.
-fn offered(
-    forward: &Forward,
-    request: &Request<'_>,
-    headers: &mut HeaderMap,
-) -> Result<Option<Box<Offer>>, Box<Response<Vec<u8>>>> {
-    let Some(messages) = forward.messages.as_ref().filter(|_| request.is_upgrade) else { return Ok(None) };
-    let offer = Offer::take(request.http, headers, messages);
-    offer.map(|offer| Some(Box::new(offer))).map_err(|refused| Box::new(refused.response.map(String::into_bytes)))
-}
-
-/// The protocol to which a client wants to change, if it asks for that.
-fn upgrade_of(request: &Request<'_>) -> Option<HeaderValue> {
-    if request.is_upgrade { request.http.headers().get(UPGRADE).cloned() } else { None }
-}
-
 /// A connection has taken all bytes, so the other one of its pair is read again.
 fn drained(raw: &mut Raw<'_, Side>) {
     let own = raw.id();
@@ -723,34 +660,6 @@ fn drained(raw: &mut Raw<'_, Side>) {
     }
 }
 
-/// Ends a tunnel on which nothing has come for its time, or looks again when it has.
-fn look_at_tunnel(raw: &mut Raw<'_, Side>) {
-    let now = raw.turn_millis();
-    let Side::Tunnel { partner, heard, backend, .. } = raw.state() else { return };
-    let (partner, own, longest) = (*partner, *heard, backend.times.tunnel);
-    let mut others = raw.others();
-    let back = match others.state(partner) {
-        Some(Side::Tunnel { heard, .. }) => *heard,
-        _ => 0,
-    };
-    let quiet = Duration::from_millis(now.saturating_sub(own.max(back)));
-    match longest.checked_sub(quiet).filter(|left| !left.is_zero()) {
-        Some(left) => raw.set_timer(left, DEADLINE),
-        None => {
-            others.end(partner);
-            raw.end();
-        }
-    }
-}
-
-/// Pauses the connection of the event if too much waits for another one.
-fn bound(raw: &mut Raw<'_, Side>, other: ConnId, waits: Option<usize>) {
-    if waits.is_some_and(|waits| waits > MOST_WAITING) {
-        raw.pause(true);
-        raw.others().notify_drain(other);
-    }
-}
-
 /// Takes the request of a client, if it is the one that is meant: a connection may have another one meanwhile.
 fn take_exchange(
     others: &mut Others<'_, Side>,
@@ -775,41 +684,6 @@ fn take_sent(others: &mut Others<'_, Side>, client: ConnId, server: ConnId) -> O
 /// The response to a client is complete.
 fn finish_client(others: &mut Others<'_, Side>, client: ConnId, keep_alive: bool) {
     let mut client = Other(others, client);
-    if keep_alive { client.next_request() } else { client.end() }
-}
-
-/// Answers a request that gets no response from a server. One that is cut off is shown by a reset.
-fn fail(client: &mut impl Peer, exchange: &Exchange, status: StatusCode, why: &str) {
-    if exchange.is_answered {
-        return client.reset();
-    }
-    exchange.meter.unanswered(Some(status));
-    let shape = Shape {
-        head_only: exchange.method == Method::HEAD,
-        keep_alive: exchange.keep_alive && exchange.body.is_whole(),
-        old: exchange.version == Version::HTTP_10,
-    };
-    let mut response = exchange.plan.status(status, why);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(RETRY_AFTER, waiting::retry_after(&exchange.backend));
-    }
-    answer(client, &response, shape);
-}
-
-/// Refuses a WebSocket that would be cut at the end of the drain. Another process serves by then.
-fn refuse_tunnel(client: &mut impl Peer, exchange: &Exchange) {
-    let why = "the proxy is being replaced: connect again";
-    let mut response = exchange.plan.status(StatusCode::SERVICE_UNAVAILABLE, why);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    exchange.meter.unanswered(Some(response.status()));
-    answer(client, &response, Shape::LAST);
-}
-
-fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {
-    let mut out = Buf::new();
-    let keep_alive = write_response(response, shape, None, &mut out);
-    client.write(out.filled());
-    client.note_status(response.status());
     if keep_alive { client.next_request() } else { client.end() }
 }
 

@@ -18,12 +18,14 @@ pub mod messages;
 pub mod plan;
 mod prefix;
 pub mod rates;
+mod resolved;
 pub mod resolving;
 pub mod route;
 pub mod tally;
 
-pub use certificates::CertificateNames;
+pub use certificates::{CertificateNames, CertificatePaths};
 pub use decision::Decision;
 pub use live::Live;
 pub use plan::Plan;
 pub use prefix::Prefix;
+pub use resolved::Resolved;

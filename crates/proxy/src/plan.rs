@@ -1,11 +1,11 @@
 //! The plan: all that a proxy does, in values that never change. A reload makes another one.
 
 use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
-use crate::certificates::CertificateNames;
+use crate::certificates::{CertificateNames, CertificatePaths};
 use crate::messages::Messages;
 use crate::prefix::Prefix;
 use crate::rates::Limit;
-use crate::resolving::Resolved;
+use crate::resolved::Resolved;
 use crate::route::{Host, NormalPath, PathPattern, Table};
 use crate::tally::{RouteTally, Tallies};
 use std::collections::HashMap;
@@ -15,15 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tautline::{Origins, StaticFiles};
-
-/// A certificate and its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificatePaths {
-    /// The chain, PEM.
-    pub cert: PathBuf,
-    /// The private key, PEM.
-    pub key: PathBuf,
-}
 
 /// All that a proxy does.
 #[derive(Debug, Default)]

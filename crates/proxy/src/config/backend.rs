@@ -2,10 +2,10 @@
 
 use super::fault::{Finder, suggestion};
 use super::file::{self, Text, Time};
-use super::positive;
 use crate::balance::{Balance, Group, Passive, Server};
 use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times, Wait};
-use crate::resolving::{Resolved, name_of};
+use crate::resolved::Resolved;
+use crate::resolving::name_of;
 use crate::route::{Host, NormalPath};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(super) fn backend(
     }
     let hash = hash_of(&backend, finder);
     let passive = passive(&backend);
-    let most = positive(backend.max_connections.as_ref(), finder).unwrap_or(usize::MAX);
+    let most = finder.positive(backend.max_connections.as_ref()).unwrap_or(usize::MAX);
     let wait = wait(&backend, finder);
     let queue = before.map(|before| before.group.queue().clone()).unwrap_or_default();
     let (mut endpoints, mut servers) = (Vec::new(), Vec::<Server>::new());
@@ -184,8 +184,8 @@ fn check(check: &file::Check, endpoints: &[Endpoint], finder: &mut Finder<'_>) -
         path,
         every: or(check.every, 5),
         timeout: or(check.timeout, 2),
-        fall: positive(check.fall.as_ref(), finder).unwrap_or(3),
-        rise: positive(check.rise.as_ref(), finder).unwrap_or(2),
+        fall: finder.positive(check.fall.as_ref()).unwrap_or(3),
+        rise: finder.positive(check.rise.as_ref()).unwrap_or(2),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use toml::Spanned;
 
 /// One thing that is wrong in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,16 @@ impl<'t> Finder<'t> {
     /// The value, or a fault at this place.
     pub(super) fn take<T>(&mut self, span: Range<usize>, result: Result<T, String>) -> Option<T> {
         result.map_err(|what| self.add(span, what)).ok()
+    }
+
+    /// A number that is not 0.
+    pub(super) fn positive<T: Copy + Default + PartialEq>(&mut self, given: Option<&Spanned<T>>) -> Option<T> {
+        let given = given?;
+        if *given.get_ref() == T::default() {
+            self.add(given.span(), "0 is too few: write a number from 1 on, or leave the key out");
+            return None;
+        }
+        Some(*given.get_ref())
     }
 
     pub(super) fn line(&self, span: &Range<usize>) -> usize {

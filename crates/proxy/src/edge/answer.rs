@@ -1,9 +1,8 @@
 //! The heads of responses, on their way to the client.
 
 use super::{Exchange, ServerSide, Side};
-use crate::forward::head::{remove_hop_by_hop, write_switching};
+use crate::forward::head::remove_hop_by_hop;
 use crate::forward::{Body, Flaw, Form, Framing};
-use crate::tally::Present;
 use std::time::Instant;
 use tautline::ConnId;
 use tautline::http::header::SET_COOKIE;
@@ -55,35 +54,6 @@ pub(super) fn write_head(
     let _ = others.write(client, out.filled());
     others.note_status(client, response.status());
     Ok(Body::new(framing, if old { Form::Bytes } else { Form::AsIs }))
-}
-
-/// The server has changed the protocol: joins both connections to a tunnel.
-pub(super) fn join(
-    raw: &mut Raw<'_, Side>,
-    client: ConnId,
-    exchange: Box<Exchange>,
-    response: &Response<()>,
-    open: Option<Present>,
-) {
-    let mut head = Vec::new();
-    let mut response = response.clone();
-    exchange.edits.apply(response.headers_mut());
-    write_switching(&response, &mut head);
-    let Exchange { lease, backend, meter, .. } = *exchange;
-    let took = meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());
-    let (of_client, of_server) = meter.tunnel(open);
-    if let Some(lease) = &lease {
-        lease.succeeded();
-    }
-    let (own, heard) = (raw.id(), raw.turn_millis());
-    *raw.state() = Side::Tunnel { partner: client, heard, lease: None, backend: backend.clone(), meter: of_server };
-    let mut others = raw.others();
-    let _ = others.write(client, &head);
-    others.note(client, |notes| notes.set("head", took));
-    others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
-    put(&mut others, client, Side::Tunnel { partner: own, heard, lease, backend, meter: of_client });
-    // It may have sent messages ahead.
-    others.pause(client, false);
 }
 
 pub(super) fn put(others: &mut Others<'_, Side>, client: ConnId, side: Side) {

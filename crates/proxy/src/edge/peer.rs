@@ -73,3 +73,11 @@ impl Peer for Other<'_, '_> {
         self.0.note_status(self.1, status);
     }
 }
+
+/// Pauses the connection of the event if too much waits for another one.
+pub(super) fn bound(raw: &mut Raw<'_, Side>, other: ConnId, waits: Option<usize>) {
+    if waits.is_some_and(|waits| waits > MOST_WAITING) {
+        raw.pause(true);
+        raw.others().notify_drain(other);
+    }
+}

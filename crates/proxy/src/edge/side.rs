@@ -4,7 +4,7 @@ use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
 use crate::messages::{End, Offer};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
-use crate::resolving::Resolved;
+use crate::resolved::Resolved;
 use crate::tally::Present;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -115,6 +115,11 @@ impl Exchange {
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         self.backend.resolve_every?;
         self.backend.resolved.get(self.lease.as_ref()?.server().number())
+    }
+
+    /// Whether it waits for a server, and its turn has come.
+    pub(super) fn may_try(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::may_try)
     }
 
     /// Bytes of a body pass again, after one side was slow.

@@ -1,14 +1,11 @@
 //! Requests that wait until a server has room.
 
 use super::side::{Exchange, Side};
-use super::{Edge, fail};
 use crate::balance::{Lease, Unavailable};
-use crate::plan::Backend;
-use std::mem::take;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tautline::ConnId;
-use tautline::http::{HeaderValue, StatusCode};
-use tautline::layers::engine::{Others, Raw};
+use tautline::http::StatusCode;
+use tautline::layers::engine::Others;
 
 /// Chooses a server, or has the request wait for one: `None`.
 pub(super) fn lease(
@@ -29,7 +26,7 @@ pub(super) fn lease(
         let loop_of_client = others.shard().handle();
         exchange.place = queue.join(backend.wait.most, Box::new(move || _ = loop_of_client.notify(client)));
         exchange.wait_end = exchange.wait_end.or_else(|| now.checked_add(backend.wait.time));
-        if exchange.place.as_ref().is_some_and(crate::balance::Place::may_try) {
+        if exchange.may_try() {
             chosen = choose(exchange);
         }
     }
@@ -46,32 +43,5 @@ pub(super) fn lease(
             Ok(None)
         }
         (Err(error), _) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-    }
-}
-
-/// The time after which a client that got 503 may ask again, in seconds.
-pub(super) fn retry_after(backend: &Backend) -> HeaderValue {
-    let time = backend.wait.time.saturating_add(Duration::from_millis(999));
-    HeaderValue::from(time.as_secs().max(1))
-}
-
-impl Edge {
-    /// A server may have room for a request that waits.
-    pub(super) fn notified(&mut self, raw: &mut Raw<'_, Side>) {
-        match take(raw.state()) {
-            Side::Client(mut exchange) if exchange.place.as_ref().is_some_and(crate::balance::Place::may_try) => {
-                let id = raw.id();
-                match self.begin(&mut raw.others(), id, &mut exchange) {
-                    Ok(()) => {
-                        if exchange.server.is_some() {
-                            raw.pause(false);
-                        }
-                        *raw.state() = Side::Client(exchange);
-                    }
-                    Err((status, why)) => fail(raw, &exchange, status, &why),
-                }
-            }
-            other => *raw.state() = other,
-        }
     }
 }
