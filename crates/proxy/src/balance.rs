@@ -17,6 +17,7 @@ pub use self::key::Key;
 use self::key::mix;
 pub use self::queue::{Place, Queue, QueueCounts, Wake};
 pub use self::server::{Lease, Passive, Server};
+use crate::tally::ServerTally;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,6 +131,12 @@ impl Group {
     #[must_use]
     pub fn lease_again(&self, name: &str) -> Option<Lease> {
         self.servers.iter().find(|server| server.name() == name).map(Server::lease_again)
+    }
+
+    /// The counts of one loop for the server of this name. If there is none, they are nobody's.
+    pub(crate) fn tally_of(&self, name: &str, shard: u32) -> Arc<ServerTally> {
+        let server = self.servers.iter().find(|server| server.name() == name);
+        server.map_or_else(|| Arc::new(ServerTally::named(name)), |server| server.tally(shard))
     }
 
     /// The server that a cookie names.

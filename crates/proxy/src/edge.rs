@@ -20,7 +20,6 @@ mod side;
 mod tunnel;
 mod waiting;
 
-pub use meter::EndMeter;
 pub use side::{Arriving, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
@@ -34,7 +33,7 @@ use begin::Begin;
 use meter::note_place;
 use peer::{Other, Peer, bound};
 use pool::Pool;
-use refusal::{answer, fail, refuse_tunnel, respond};
+use refusal::{fail, refuse_tunnel, respond};
 use std::collections::HashMap;
 use std::mem::take;
 use std::time::{Duration, Instant};
@@ -293,7 +292,7 @@ impl Edge {
             return bytes.len();
         }
         if exchange.offer.is_some() {
-            return match pairs::join(raw, client, &mut exchange, response) {
+            return match pairs::join(raw, client, &mut exchange, response, &mut server.open) {
                 Ok(()) => used,
                 Err(flaw) => {
                     log::warn!("{}: no WebSocket is opened: {flaw}", exchange.backend.name);
@@ -303,7 +302,7 @@ impl Edge {
         }
         tunnel::join(raw, client, exchange, response, server.open.take());
         let rest = &bytes[used..];
-        if let Side::Tunnel { meter: Some(meter), .. } = raw.state() {
+        if let Side::Tunnel { meter, .. } = raw.state() {
             meter.passed(rest.len());
         }
         let _ = raw.others().write(client, rest);
@@ -480,8 +479,7 @@ impl Handler for Edge {
     fn on_raw_request(&mut self, raw: &mut Raw<'_, Side>, request: &Request<'_>) -> bool {
         let plan = self.live.plan();
         if let Some(response) = plan.too_many(request, Instant::now()) {
-            answer(raw, &response, Shape::to(request.http));
-            return true;
+            return respond(raw, &plan, None, &response, Shape::to(request.http));
         }
         let (route, forward, target) = match plan.decide(request) {
             Decision::Forward { route, forward, target } => (route, forward, target),
@@ -529,7 +527,18 @@ impl Handler for Edge {
     fn on_request(&mut self, request: &Request<'_>) -> Reply<Side> {
         let plan = self.live.plan();
         match plan.decide(request) {
-            Decision::Files { folder, path, .. } => folder.reply(&plan, request, &path),
+            Decision::Files { route, folder, path } => {
+                let reply = folder.reply(&plan, request, &path);
+                let status = match &reply {
+                    Reply::Respond(response) => Some(response.status()),
+                    Reply::Stream(response) => Some(response.status()),
+                    _ => None,
+                };
+                if let Some(conn) = request.conn() {
+                    plan.tally(Some(route), conn.shard()).answered(status);
+                }
+                reply
+            }
             Decision::Answer(_, response) => Reply::Respond(response),
             // A reload came between the head of the request and its body, which was read as one for the folder.
             Decision::Forward { .. } => Reply::status(StatusCode::SERVICE_UNAVAILABLE),
@@ -541,7 +550,7 @@ impl Handler for Edge {
         match raw.state() {
             Side::Tunnel { partner, heard, meter, .. } => {
                 *heard = now;
-                meter.iter().for_each(|meter| meter.passed(bytes.len()));
+                meter.passed(bytes.len());
                 let partner = *partner;
                 let waits = raw.others().write(partner, bytes);
                 bound(raw, partner, waits);
@@ -615,7 +624,7 @@ impl Handler for Edge {
     }
 
     fn restore_state(&mut self, saved: &[u8]) -> Option<Side> {
-        moving::restore(saved, &self.live.plan())
+        moving::restore(saved, self.live.plan())
     }
 
     fn moves_with(&self, side: &Side) -> Option<ConnId> {

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 use tautline::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tautline::{Origins, StaticFiles};
 
+/// The name of requests without a route.
+pub(crate) const NO_ROUTE: &str = "-";
+
 /// All that a proxy does.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -392,9 +395,16 @@ impl Plan {
         if route.allows(source) { Ok((route, path)) } else { Err(NoRoute::Forbidden) }
     }
 
-    /// The counts of a route, or of requests without one.
-    pub(crate) fn tallies<'p>(&'p self, route: Option<&'p Route>) -> &'p Tallies<RouteTally> {
-        route.map_or(&self.unrouted, |route| &route.tallies)
+    /// The counts of one loop for a route, or for requests without one.
+    pub(crate) fn tally(&self, route: Option<&Route>, shard: u32) -> Arc<RouteTally> {
+        let (name, tallies) = route.map_or((NO_ROUTE, &self.unrouted), |route| (route.name.as_str(), &route.tallies));
+        tallies.of(shard, || RouteTally::named(name))
+    }
+
+    /// The counts of one loop for the route of this name. If there is none, they are nobody's.
+    pub(crate) fn tally_of(&self, name: &str, shard: u32) -> Arc<RouteTally> {
+        let route = self.routes.iter().find(|route| route.name == name);
+        route.map_or_else(|| Arc::new(RouteTally::named(name)), |route| self.tally(Some(route), shard))
     }
 
     /// Goes on with the counts of the plan before, by the names of routes. Routes with one name share their counts.

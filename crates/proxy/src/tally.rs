@@ -5,10 +5,13 @@
 
 mod count;
 mod figures;
+mod flow;
 
 use self::count::{Count, Times};
 pub use self::count::{ENDS, Spread};
-pub use self::figures::{BackendFigures, Figures, RouteFigures, ServerFigures};
+pub use self::figures::{BackendFigures, Figures, LimitFigures, RouteFigures, ServerFigures};
+pub use self::flow::EndMeter;
+pub(crate) use self::flow::Flow;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,24 @@ use tautline::http::StatusCode;
 
 /// The classes of statuses by which requests are counted: `none` if there was no response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The rules of `messages` by which WebSockets are closed, as the configuration names them.
+pub const RULES: [&str; 5] = ["rate", "rate-by-address", "rate-in-all", "max-size", "slow"];
+
+/// A rule of `messages` by which a WebSocket is closed, in the order of [`RULES`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    /// The rate of its client's connection.
+    Rate,
+    /// The rate of its client's address.
+    RateByAddress,
+    /// The rate of its route.
+    RateInAll,
+    /// The longest message.
+    MaxSize,
+    /// The policy for clients that do not read.
+    Slow,
+}
 
 /// The place of a status in [`CLASSES`].
 fn class(status: Option<StatusCode>) -> usize {
@@ -38,23 +59,21 @@ impl<T> Default for Tallies<T> {
     }
 }
 
-impl<T: Default> Tallies<T> {
-    /// Those of the loop with this number.
-    pub(crate) fn of(&self, shard: u32) -> Arc<T> {
+impl<T> Tallies<T> {
+    /// Those of the loop with this number. `new` makes them if there are none.
+    pub(crate) fn of(&self, shard: u32, new: impl Fn() -> T) -> Arc<T> {
         let at = shard as usize;
         if let Some(known) = self.0.load().get(at) {
             return known.clone();
         }
         self.0.rcu(|all| {
             let mut more = Vec::clone(all);
-            more.resize_with(more.len().max(at + 1), Arc::default);
+            more.resize_with(more.len().max(at + 1), || Arc::new(new()));
             more
         });
-        self.0.load().get(at).cloned().unwrap_or_default()
+        self.0.load().get(at).cloned().unwrap_or_else(|| Arc::new(new()))
     }
-}
 
-impl<T> Tallies<T> {
     /// Calls `add` for the counts of each loop.
     fn each(&self, add: impl FnMut(&T)) {
         self.0.load().iter().map(Arc::as_ref).for_each(add);
@@ -65,12 +84,22 @@ impl<T> Tallies<T> {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct RouteTally {
+    name: Box<str>,
     statuses: [Count; CLASSES.len()],
     received: Count,
     sent: Count,
+    messages_received: Count,
+    messages_sent: Count,
+    dropped: Count,
+    closed: [Count; RULES.len()],
 }
 
 impl RouteTally {
+    /// Those of the route of this name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
     /// A request is answered, or its client has gone.
     pub(crate) fn answered(&self, status: Option<StatusCode>) {
         self.statuses[class(status)].add(1);
@@ -81,9 +110,12 @@ impl RouteTally {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ServerTally {
+    name: Box<str>,
     statuses: [Count; CLASSES.len()],
     sent: Count,
     received: Count,
+    messages_sent: Count,
+    messages_received: Count,
     connections: Count,
     connecting: Count,
     tunnels: Count,
@@ -94,6 +126,11 @@ pub(crate) struct ServerTally {
 }
 
 impl ServerTally {
+    /// Those of the server of this name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
     /// The server has answered a request, or did not.
     pub(crate) fn answered(&self, status: Option<StatusCode>) {
         self.statuses[class(status)].add(1);
@@ -155,30 +192,9 @@ impl Drop for Present {
     }
 }
 
-/// Counts the bytes of one client on their way to a server and back.
-#[derive(Clone, Debug)]
-pub(crate) struct Flow {
-    pub(crate) route: Arc<RouteTally>,
-    pub(crate) server: Arc<ServerTally>,
-}
-
-impl Flow {
-    /// Bytes of the client for the server.
-    pub(crate) fn up(&self, len: usize) {
-        self.route.received.add(len as u64);
-        self.server.sent.add(len as u64);
-    }
-
-    /// Bytes of the server for the client.
-    pub(crate) fn down(&self, len: usize) {
-        self.server.received.add(len as u64);
-        self.route.sent.add(len as u64);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CLASSES, Flow, Gauge, Present, RouteTally, ServerTally, Tallies, class};
+    use super::{CLASSES, Gauge, Present, RouteTally, ServerTally, Tallies, class};
     use std::sync::Arc;
     use std::thread;
     use tautline::http::StatusCode;
@@ -196,7 +212,9 @@ mod tests {
         thread::scope(|scope| {
             for shard in 0..8 {
                 let tallies = &tallies;
-                scope.spawn(move || (0..100).for_each(|_| tallies.of(shard).answered(Some(StatusCode::OK))));
+                scope.spawn(move || {
+                    (0..100).for_each(|_| tallies.of(shard, RouteTally::default).answered(Some(StatusCode::OK)))
+                });
             }
         });
         let mut sum = 0;
@@ -211,14 +229,5 @@ mod tests {
         assert_eq!(server.tunnels.get(), 2);
         drop(two);
         assert_eq!(server.tunnels.get(), 0);
-    }
-
-    #[test]
-    fn bytes_count_for_the_route_and_for_the_server() {
-        let flow = Flow { route: Arc::default(), server: Arc::default() };
-        flow.up(3);
-        flow.down(5);
-        let Flow { route, server } = flow;
-        assert_eq!([route.received.get(), route.sent.get(), server.sent.get(), server.received.get()], [3, 5, 3, 5]);
     }
 }

@@ -8,7 +8,7 @@ use kit::{messages, parsed, start};
 use std::io::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
-use tautline_proxy::plan::Action;
+use tautline_proxy::tally::Figures;
 
 /// The descriptors of this process.
 fn descriptors() -> usize {
@@ -48,15 +48,13 @@ fn nothing_is_left_of_pairs_that_end_in_any_way() {
             }
         }
     }
-    let counts = || match &live.plan().routes[0].action {
-        Action::Forward(forward) => forward.messages.as_ref().unwrap().counts.totals(),
-        _ => unreachable!(),
-    };
+    let figures = || Figures::of(&live.plan(), Instant::now());
+    let tunnels = || figures().backends[0].servers[0].tunnels;
     let end = Instant::now() + kit::LONG;
     let left = || {
         let counters = proxy.shards()[0].counters();
         let memory = (counters.memory_sending, counters.memory_heads, counters.memory_partial, counters.memory_queued);
-        (counters.connections, counters.open, memory, counts().open)
+        (counters.connections, counters.open, memory, tunnels())
     };
     let nothing = (0, 0, (0, 0, 0, 0), 0);
     while (left() != nothing || descriptors() > before) && Instant::now() < end {
@@ -64,5 +62,5 @@ fn nothing_is_left_of_pairs_that_end_in_any_way() {
     }
     assert_eq!(left(), nothing);
     assert!(descriptors() <= before, "{} of {before}", descriptors());
-    assert_eq!(counts().opened, 240);
+    assert_eq!(figures().routes[1].statuses[1], 240);
 }

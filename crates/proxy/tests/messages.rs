@@ -15,8 +15,9 @@ use tautline::{
     AccessLog, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Incoming, Message, Outgoing, Plain,
     Server, ServerHandle, Socket, Target, Tls,
 };
-use tautline_proxy::messages::{Messages, Totals};
+use tautline_proxy::messages::Messages;
 use tautline_proxy::plan::Action;
+use tautline_proxy::tally::{Figures, RouteFigures, ServerFigures};
 use tautline_proxy::{Live, config};
 
 /// A proxy in message mode, its servers' ends, and its plan.
@@ -33,15 +34,17 @@ fn of(live: &Live) -> Arc<Messages> {
     }
 }
 
-/// Waits until the counters are like this.
-fn await_totals(live: &Live, is_meant: impl Fn(&Totals) -> bool) -> Totals {
+/// The figures of the route and of its server.
+fn figures(live: &Live) -> (RouteFigures, ServerFigures) {
+    let Figures { routes, backends, .. } = Figures::of(&live.plan(), Instant::now());
+    (routes[1].clone(), backends[0].servers[0].clone())
+}
+
+/// Waits until no pair counts any more.
+fn await_no_tunnel(live: &Live) {
     let end = Instant::now() + kit::LONG;
-    loop {
-        let totals = of(live).counts.totals();
-        if is_meant(&totals) {
-            return totals;
-        }
-        assert!(Instant::now() < end, "{totals:?}");
+    while figures(live).1.tunnels > 0 {
+        assert!(Instant::now() < end, "{:?}", figures(live));
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -82,13 +85,14 @@ fn whole_messages_pass_both_ways() {
         assert_eq!(from.next(), (PONG, b"?".to_vec()));
         assert_eq!(to.next(), (TEXT, "in f\u{fc}nf parts".as_bytes().to_vec()));
     }
-    let totals = of(&live).counts.totals();
-    assert_eq!((totals.messages_to_server, totals.messages_to_client), (5, 5));
-    assert_eq!((totals.bytes_to_server, totals.bytes_to_client), (70_021, 70_021));
-    assert_eq!((totals.opened, totals.open), (1, 1));
+    let (route, of_server) = figures(&live);
+    assert_eq!((route.messages_received, route.messages_sent, route.statuses[1]), (5, 5, 1));
+    assert_eq!((of_server.messages_sent, of_server.messages_received), (5, 5));
+    assert_eq!((route.received, route.sent, of_server.sent, of_server.received), (70_021, 70_021, 70_021, 70_021));
+    assert_eq!((of_server.tunnels, of_server.requests, of_server.idle), (1, 0, 0));
     client.close(1000, "");
     assert_eq!(server.closed().0, 1000);
-    await_totals(&live, |totals| totals.open == 0);
+    await_no_tunnel(&live);
 }
 
 #[test]
@@ -136,7 +140,7 @@ fn close_frames_are_passed_on_both_ways() {
         }
     }
     await_nothing(&proxy);
-    assert_eq!(of(&live).counts.totals().open, 0);
+    assert_eq!(figures(&live).1.tunnels, 0);
 }
 
 /// The ways in which a side ends without a close frame.
@@ -214,7 +218,8 @@ fn a_message_beyond_the_limit_ends_its_pair() {
         assert_eq!(from.closed().0, 1009);
         assert_eq!(to.closed().0, if is_client { 1001 } else { 1014 });
     }
-    assert_eq!(await_totals(&live, |totals| totals.open == 0).too_large, 2);
+    await_no_tunnel(&live);
+    assert_eq!(figures(&live).0.closed, [0, 0, 0, 2, 0]);
 }
 
 /// Sends more messages at once than any rate of these tests lets through. Returns the messages that the server has got.
@@ -250,7 +255,7 @@ fn a_connection_has_its_rate() {
         let got = flood(&mut client, &mut server);
         assert!((5..100).contains(&got), "{got}");
     }
-    assert_eq!(of(&live).counts.totals().rate_connection, 2);
+    assert_eq!(figures(&live).0.closed, [2, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -266,8 +271,8 @@ fn connections_of_an_address_and_all_of_a_route_share_their_rates() {
         }
         let most = 5 + 5 * (usize::try_from(begun.elapsed().as_secs()).unwrap() + 1);
         assert!((5..=most).contains(&got), "{got} of {most}");
-        let totals = of(&live).counts.totals();
-        assert_eq!((totals.rate_address, totals.rate_route), if is_address { (3, 0) } else { (0, 3) });
+        let expected = if is_address { [0, 3, 0, 0, 0] } else { [0, 0, 3, 0, 0] };
+        assert_eq!(figures(&live).0.closed, expected);
     }
 }
 
@@ -324,7 +329,8 @@ fn a_client_that_does_not_read_is_closed_if_the_route_says_so() {
         let sent = pour(&mut server, 20_000);
         (server, sent)
     });
-    await_totals(&live, |totals| totals.slow == 1);
+    await_no_tunnel(&live);
+    assert_eq!(figures(&live).0.closed, [0, 0, 0, 0, 1]);
     let (mut server, _) = writes.join().unwrap();
     assert_eq!(server.closed().0, 1001);
     let mut last = None;
@@ -362,7 +368,7 @@ fn messages_for_a_client_that_does_not_read_are_dropped_if_the_route_says_so() {
         let dropped = ALL - u32::try_from(numbers.len()).unwrap();
         assert!(dropped > 0, "{policy}");
         assert_eq!(numbers.last() == Some(&(ALL - 1)), is_oldest, "{policy}");
-        assert!(of(&live).counts.totals().dropped > 0, "{policy}");
+        assert!(figures(&live).0.dropped > 0, "{policy}");
     }
 }
 
@@ -521,7 +527,9 @@ fn a_reload_ends_no_pair_and_keeps_counters_of_routes_that_stay() {
         server_end.send(BINARY, &vec![1; len]);
         assert_eq!(client.next().1.len(), len);
     }
-    assert_eq!((before.counts.totals().open, before.counts.totals().messages_to_server), (1, 2));
+    // The route of another kind has the name, and so the counts.
+    let now = Figures::of(&live.plan(), Instant::now());
+    assert_eq!((now.routes[1].messages_received, now.routes[1].messages_sent), (2, 2));
 }
 
 #[test]

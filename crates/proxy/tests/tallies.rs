@@ -7,12 +7,14 @@ use kit::{Client, LONG, body_of, head, of_text, parsed, raw_config, reader, scri
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline::{AccessLog, Config, Note, Prefixes, Server, ServerHandle};
 use tautline_proxy::edge::Edge;
-use tautline_proxy::tally::{CLASSES, Figures, RouteFigures, ServerFigures};
+use tautline_proxy::rates::Source;
+use tautline_proxy::tally::{CLASSES, Figures, LimitFigures, RouteFigures, ServerFigures};
 use tautline_proxy::{Live, config};
 
 /// Answers with the head that it got, and sends everything back after an upgrade.
@@ -150,6 +152,31 @@ fn answers_of_the_proxy_count_for_their_route_or_for_none() {
     assert_eq!(classes(&route(&figures, "old").statuses), [("3xx", 1)]);
 }
 
+#[test]
+fn requests_for_files_and_those_beyond_a_rate_are_counted() {
+    let folder = std::env::temp_dir().join(format!("tautline-proxy-tallies-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.txt"), "hello").unwrap();
+    let live = parsed(&format!(
+        "limits = {{ requests = {{ per-second = 1, burst = 3 }} }}\n[[route]]\nname = \"files\"\nfiles = {folder:?}\n"
+    ));
+    let proxy = start(live.clone());
+    let mut client = Client::of(&proxy);
+    assert_eq!(get(&mut client, "GET /a.txt HTTP/1.1\r\n"), "hello");
+    let _ = get(&mut client, "GET /none HTTP/1.1\r\n");
+    let figures = until(&live, |figures| route(figures, "files").statuses.iter().sum::<u64>() == 2);
+    assert_eq!(classes(&route(&figures, "files").statuses), [("2xx", 1), ("4xx", 1)]);
+    assert_eq!(figures.limits, [LimitFigures { source: Source::Host, refused: 0 }]);
+    // A slow machine may let some more pass, and not all.
+    let end = Instant::now() + LONG;
+    while Figures::of(&live.plan(), Instant::now()).limits[0].refused == 0 && Instant::now() < end {
+        let _ = get(&mut client, "GET /a.txt HTTP/1.1\r\n");
+    }
+    let figures = until(&live, |figures| figures.limits[0].refused > 0);
+    assert_eq!(classes(&route(&figures, "-").statuses), [("4xx", figures.limits[0].refused)]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// An entry of the access log.
 #[derive(Debug)]
 struct Entry {
@@ -172,7 +199,7 @@ impl Entry {
 }
 
 /// A proxy with an access log, which trusts proxies of this machine.
-fn logged(text: &str) -> (ServerHandle, Receiver<Entry>) {
+fn logged(text: &str) -> (ServerHandle, Live, Receiver<Entry>) {
     let (entry, entries) = channel();
     let mut config: Config = raw_config();
     config.front.forwarded_from = Prefixes::list(&["127.0.0.0/8"]).unwrap();
@@ -183,14 +210,15 @@ fn logged(text: &str) -> (ServerHandle, Receiver<Entry>) {
     }));
     let live = parsed(text);
     let server = Server::plain().config(config).listen("127.0.0.1:0".parse().unwrap());
-    (server.start(move |_| Edge::new(live.clone())).unwrap(), entries)
+    let plans = live.clone();
+    (server.start(move |_| Edge::new(plans.clone())).unwrap(), live, entries)
 }
 
 #[test]
 fn the_access_log_has_the_way_of_a_request_and_its_identifiers() {
     let (address, _) = scripted(showing);
     let text = format!("traceparent = true\n{}", text(&address, "").replace("to = ", "name = \"main\"\nto = "));
-    let (proxy, entries) = logged(&text);
+    let (proxy, _, entries) = logged(&text);
     let mut client = Client::of(&proxy);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     // A client names its own request, and then a proxy that is trusted does.
@@ -212,6 +240,35 @@ fn the_access_log_has_the_way_of_a_request_and_its_identifiers() {
     assert!(one.has_time("connect") && !two.has_time("connect"), "{one:?} {two:?}");
     assert_eq!(one.direct, None);
     assert!(two.peer.starts_with("192.0.2.7") && two.direct.as_ref().unwrap().starts_with("127.0.0.1:"), "{two:?}");
+}
+
+#[test]
+fn a_request_that_has_waited_is_logged_with_its_server() {
+    let (leave, left) = channel::<()>();
+    let left = Mutex::new(left);
+    let (address, _) = scripted(move |mut stream| {
+        let mut reader = reader(&stream);
+        while head(&mut reader).is_some() {
+            left.lock().unwrap().recv().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let (proxy, live, entries) = logged(&text(&address, "max-connections = 1\nwait-time = \"1h\""));
+    let mut clients = [Client::of(&proxy), Client::of(&proxy)];
+    for client in &mut clients {
+        client.ask("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+    let figures = until(&live, |figures| figures.backends[0].queue.waiting == 1);
+    assert_eq!((figures.backends[0].queue.joined, server(&figures).requests + server(&figures).connecting), (1, 1));
+    for _ in &clients {
+        leave.send(()).unwrap();
+    }
+    for client in &mut clients {
+        assert!(client.rest().starts_with("HTTP/1.1 200 "));
+        let entry = entries.recv_timeout(LONG).unwrap();
+        assert_eq!(entry.text("server"), Some(address.as_str()), "{entry:?}");
+    }
+    until(&live, |figures| figures.backends[0].queue.waiting == 0);
 }
 
 /// Requests that wait before the end of the client's direction are answered.

@@ -58,11 +58,12 @@ fn tables(now: &Figures, earlier: &Figures, seconds: f64) -> Vec<Table> {
             json!(rate(bad(&route.statuses), bad(&before.statuses))),
             json!(rate(route.received, before.received) / 1e6),
             json!(rate(route.sent, before.sent) / 1e6),
+            json!(rate(messages(route), messages(before))),
         ]
     });
     let head =
         ["backend", "server", "state", "requests", "tunnels", "idle", "answers/s", "failed/s", "MB/s in", "MB/s out"];
-    let of_routes = ["route", "answers/s", "4xx/s", "failed/s", "MB/s in", "MB/s out"];
+    let of_routes = ["route", "answers/s", "4xx/s", "failed/s", "MB/s in", "MB/s out", "messages/s"];
     vec![
         Table { name: "Backends", head: head.to_vec(), rows: bounded(servers) },
         Table { name: "Routes", head: of_routes.to_vec(), rows: bounded(routes.collect()) },
@@ -92,6 +93,11 @@ fn sum(statuses: &[u64; CLASSES.len()]) -> u64 {
     statuses.iter().sum()
 }
 
+/// Messages both ways, of a route with `messages`.
+const fn messages(route: &RouteFigures) -> u64 {
+    route.messages_received + route.messages_sent
+}
+
 /// Statuses of failures, and no status.
 const fn bad(statuses: &[u64; CLASSES.len()]) -> u64 {
     statuses[0] + statuses[5]
@@ -107,14 +113,15 @@ mod tests {
         let server = ServerFigures { name: "http://a".to_owned(), is_healthy: true, tunnels: 3, ..Default::default() };
         let of = |server| Figures {
             routes: vec![RouteFigures { name: "r".to_owned(), statuses: [1, 0, 5, 0, 2, 0], ..Default::default() }],
-            backends: vec![BackendFigures { name: "b".to_owned(), servers: vec![server] }],
+            backends: vec![BackendFigures { name: "b".to_owned(), servers: vec![server], ..Default::default() }],
+            ..Default::default()
         };
         let mut later = server.clone();
         (later.statuses, later.is_out, later.sent) = ([2, 0, 8, 0, 0, 0], true, 4_000_000);
         let tables = tables(&of(later), &of(server), 2.0);
         let rows: Vec<Value> = tables.iter().map(|table| json!(table.rows)).collect();
         assert_eq!(rows[0], json!([["b", "http://a", "out", 0, 3, 0, 5.0, 1.0, 0.0, 2.0]]));
-        assert_eq!(rows[1], json!([["r", 0.0, 0.0, 0.0, 0.0, 0.0]]));
+        assert_eq!(rows[1], json!([["r", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]));
         for table in &tables {
             assert_eq!(table.head.len(), table.rows[0].len());
         }

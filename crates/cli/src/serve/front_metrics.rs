@@ -6,7 +6,8 @@ use tautline::layers::metrics::Collector;
 use tautline::layers::metrics::prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use tautline::layers::metrics::prometheus_client::metrics::MetricType;
 use tautline::layers::metrics::prometheus_client::registry::Unit;
-use tautline_proxy::tally::{CLASSES, ENDS, Figures, ServerFigures, Spread};
+use tautline_proxy::rates::Source;
+use tautline_proxy::tally::{CLASSES, ENDS, Figures, RULES, RouteFigures, ServerFigures, Spread};
 
 /// Writes the figures of a front for each scrape.
 #[derive(Debug)]
@@ -63,6 +64,7 @@ fn histogram(spread: &Spread, metric: &mut MetricEncoder<'_>) -> Result<(), Erro
 
 fn encode(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
     routes(figures, writer)?;
+    limits(figures, writer)?;
     let all = || {
         let of = |backend| move |server| (backend, server);
         figures.backends.iter().flat_map(move |backend| backend.servers.iter().map(of(backend.name.as_str())))
@@ -91,6 +93,10 @@ fn encode(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
     let directions = |one: &ServerFigures| vec![("sent", one.sent), ("received", one.received)];
     let series = all().flat_map(|one| labelled("direction", directions(one.1), one));
     writer.family(counter, "server_bytes", help, series)?;
+    let help = "Messages of routes with `messages`, to and from the server";
+    let directions = |one: &ServerFigures| vec![("sent", one.messages_sent), ("received", one.messages_received)];
+    let series = all().flat_map(|one| labelled("direction", directions(one.1), one));
+    writer.family(counter, "server_messages", help, series)?;
     let help = "Requests that were sent again, to this server or to another one";
     writer.family(counter, "server_retries", help, each(|server| server.retries))?;
     let help = "Connections that were not made, and responses that did not come in time";
@@ -104,19 +110,44 @@ fn encode(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
 }
 
 fn routes(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
-    let of = |name, label, (is, value)| (vec![("route", name), (label, is)], value);
+    let counter = MetricType::Counter;
+    let labelled = |label, values: fn(&RouteFigures) -> Vec<(&'static str, u64)>| {
+        let of = |name, (is, value)| (vec![("route", name), (label, is)], value);
+        let each = move |route| values(route).into_iter().map(move |one| of(route.name.as_str(), one));
+        figures.routes.iter().flat_map(each).collect::<Vec<_>>()
+    };
     let help = "Requests by the class of the status for the client; none: it went away before";
-    let requests = figures
-        .routes
-        .iter()
-        .flat_map(|route| statuses(&route.statuses).into_iter().map(move |one| of(route.name.as_str(), "status", one)));
-    writer.family(MetricType::Counter, "requests", help, requests)?;
+    writer.family(counter, "requests", help, labelled("status", |route| statuses(&route.statuses)))?;
     let help = "Bytes of bodies and tunnels, from and to clients";
-    let bytes = figures.routes.iter().flat_map(|route| {
-        let directions = [("received", route.received), ("sent", route.sent)];
-        directions.map(move |one| of(route.name.as_str(), "direction", one))
+    let bytes = labelled("direction", |route| vec![("received", route.received), ("sent", route.sent)]);
+    writer.family(counter, "bytes", help, bytes)?;
+    let help = "Messages of routes with `messages`, from and to clients";
+    let messages =
+        labelled("direction", |route| vec![("received", route.messages_received), ("sent", route.messages_sent)]);
+    writer.family(counter, "messages", help, messages)?;
+    let help = "Messages that were dropped because their client did not read";
+    let dropped = figures.routes.iter().map(|route| (vec![("route", route.name.as_str())], route.dropped));
+    writer.family(counter, "messages_dropped", help, dropped)?;
+    let help = "WebSockets that were closed by a rule of `messages`";
+    writer.family(counter, "closed", help, labelled("rule", |route| RULES.into_iter().zip(route.closed).collect()))
+}
+
+/// Requests that wait for a server, and those that limits refuse.
+fn limits(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
+    let counter = MetricType::Counter;
+    let help = "Requests that wait for a server with room";
+    let waiting = figures.backends.iter().map(|one| (vec![("backend", one.name.as_str())], one.queue.waiting as u64));
+    writer.family(MetricType::Gauge, "backend_waiting", help, waiting)?;
+    let help = "Requests for which no server had room: they have waited, found the queue full, or waited in vain";
+    let waits = figures.backends.iter().flat_map(|one| {
+        let ends = [("queued", one.queue.joined), ("full", one.queue.refused), ("expired", one.queue.expired)];
+        ends.map(|(is, value)| (vec![("backend", one.name.as_str()), ("wait", is)], value))
     });
-    writer.family(MetricType::Counter, "bytes", help, bytes)
+    writer.family(counter, "backend_waits", help, waits)?;
+    let help = "Requests beyond a rate of [limits]";
+    let name = |source| if source == Source::Host { "requests" } else { "requests-of-network" };
+    let refused = figures.limits.iter().map(|limit| (vec![("limit", name(limit.source))], limit.refused));
+    writer.family(counter, "limited", help, refused)
 }
 
 fn place<'f>(backend: &'f str, server: &'f ServerFigures) -> Vec<(&'static str, &'f str)> {

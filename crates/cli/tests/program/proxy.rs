@@ -222,10 +222,15 @@ fn check_reports_each_fault_of_a_configuration_by_line() {
 fn operators_see_routes_and_servers() {
     let home = Home::new();
     let (web, admin) = (named("web"), home.0.join("admin.sock"));
+    let echo = home.serve(&["--plain"]);
+    let chat = format!("http://127.0.0.1:{}", echo.port());
     let gone = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let text = format!(
         "plain = true\n[[route]]\nname = \"the site\"\nto = \"app\"\n[[route]]\npath = \"/gone\"\nto = \"gone\"\n\
-         [backend.app]\nservers = [{web:?}]\n[backend.gone]\nservers = [{gone:?}]\nfailures = 1\n"
+         [[route]]\nname = \"chat\"\npath = \"/chat\"\nmessages = {{ rate = 100 }}\nto = \"chat\"\n\
+         [limits]\nrequests = {{ per-second = 1000 }}\n\
+         [backend.app]\nservers = [{web:?}]\n[backend.gone]\nservers = [{gone:?}]\nfailures = 1\n\
+         [backend.chat]\nservers = [{chat:?}]\n"
     );
     fs::write(home.0.join("taut.toml"), text).unwrap();
     let at = format!("unix:{}", admin.display());
@@ -233,8 +238,11 @@ fn operators_see_routes_and_servers() {
     let mut client = Client::of(&proxy);
     assert_eq!(client.get("/a").1, "web /a");
     assert!(client.get("/gone").0.contains(" 502 "));
+    let mut socket = Echo::through(&home, &[&format!("{}/chat", proxy.url.trim_end_matches('/'))]);
+    socket.echoes("hello");
     let metrics = exchange(&admin, "GET /metrics", "").1;
     let place = format!("backend=\"app\",server={web:?}");
+    let of_chat = format!("backend=\"chat\",server={chat:?}");
     let away = format!("backend=\"gone\",server={gone:?}");
     for line in [
         "taut_proxy_requests_total{route=\"the site\",status=\"2xx\"} 1\n".to_owned(),
@@ -250,6 +258,17 @@ fn operators_see_routes_and_servers() {
         format!("taut_proxy_server_failures_total{{{away}}} 1\n"),
         format!("taut_proxy_server_ejections_total{{{away}}} 1\n"),
         "tautline_proxy_headers_refused_total 0\n".to_owned(),
+        "taut_proxy_messages_total{route=\"chat\",direction=\"received\"} 1\n".to_owned(),
+        "taut_proxy_messages_total{route=\"chat\",direction=\"sent\"} 1\n".to_owned(),
+        "taut_proxy_messages_total{route=\"the site\",direction=\"sent\"} 0\n".to_owned(),
+        "taut_proxy_bytes_total{route=\"chat\",direction=\"sent\"} 5\n".to_owned(),
+        "taut_proxy_messages_dropped_total{route=\"chat\"} 0\n".to_owned(),
+        "taut_proxy_closed_total{route=\"chat\",rule=\"rate\"} 0\n".to_owned(),
+        format!("taut_proxy_server_connections{{{of_chat},state=\"tunnel\"}} 1\n"),
+        format!("taut_proxy_server_messages_total{{{of_chat},direction=\"sent\"}} 1\n"),
+        "taut_proxy_backend_waiting{backend=\"chat\"} 0\n".to_owned(),
+        "taut_proxy_backend_waits_total{backend=\"chat\",wait=\"full\"} 0\n".to_owned(),
+        "taut_proxy_limited_total{limit=\"requests\"} 0\n".to_owned(),
     ] {
         assert!(metrics.contains(&line), "no {line} in {metrics}");
     }
@@ -257,6 +276,7 @@ fn operators_see_routes_and_servers() {
     // The end of the connection lets the last line be written.
     drop(client);
     eventually("both lines are written", || lines().lines().count() == 2);
+    drop(socket);
     let lines = lines();
     for part in [
         "\"GET /a\" 200 ",

@@ -174,6 +174,11 @@ impl Server {
         &self.state.tallies
     }
 
+    /// The counts of one loop.
+    pub(crate) fn tally(&self, shard: u32) -> Arc<ServerTally> {
+        self.state.tallies.of(shard, || ServerTally::named(&self.name))
+    }
+
     /// The rule for failures.
     pub(crate) const fn passive(&self) -> Passive {
         self.passive

@@ -71,7 +71,7 @@ impl Begin<'_> {
             is_answered: false,
             drains: false,
             due: now,
-            meter: Meter::new(route.tallies.of(shard), shard, now),
+            meter: Meter::new(plan.tally(Some(route), shard), shard, now),
             plan: plan.clone(),
             backend,
         }))

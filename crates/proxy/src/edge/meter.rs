@@ -1,26 +1,10 @@
 use crate::balance::Server;
 use crate::identity::Identity;
-use crate::tally::{Flow, Gauge, Present, RouteTally, ServerTally};
+use crate::tally::{EndMeter, Flow, Gauge, Present, RouteTally, ServerTally};
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::StatusCode;
 use tautline::{Note, Notes};
-
-/// Counts one end of a tunnel.
-#[derive(Debug)]
-pub struct EndMeter {
-    flow: Flow,
-    is_client: bool,
-    /// The tunnel at the client's end, and the connection at the server's.
-    _present: Present,
-}
-
-impl EndMeter {
-    /// Bytes of this end for the other one.
-    pub(super) fn passed(&self, len: usize) {
-        if self.is_client { self.flow.up(len) } else { self.flow.down(len) }
-    }
-}
 
 /// Counts and times one request, and tells the access log of it.
 #[derive(Debug)]
@@ -43,7 +27,7 @@ impl Meter {
     pub(super) fn chose(&mut self, server: &Server) {
         self.connecting = None;
         self.tally().into_iter().for_each(|server| server.answered(None));
-        self.server = Some(Flow { route: self.route.clone(), server: server.tallies().of(self.shard) });
+        self.server = Some(Flow { route: self.route.clone(), server: server.tally(self.shard) });
     }
 
     /// Begins to connect.
@@ -103,11 +87,9 @@ impl Meter {
     }
 
     /// The meters of the two ends of a tunnel: the client's, and the server's.
-    pub(super) fn tunnel(self, connection: Option<Present>) -> (Option<EndMeter>, Option<EndMeter>) {
-        let Some(flow) = self.server else { return (None, None) };
-        let tunnel = Present::new(&flow.server, Gauge::Tunnels);
-        let client = EndMeter { flow: flow.clone(), is_client: true, _present: tunnel };
-        (Some(client), connection.map(|connection| EndMeter { flow, is_client: false, _present: connection }))
+    pub(super) fn tunnel(&self, connection: Option<Present>) -> (EndMeter, EndMeter) {
+        let unknown = || Flow { route: self.route.clone(), server: Arc::default() };
+        EndMeter::pair(self.server.clone().unwrap_or_else(unknown), connection)
     }
 
     fn tally(&self) -> Option<&Arc<ServerTally>> {

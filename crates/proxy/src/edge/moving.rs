@@ -1,7 +1,8 @@
 //! Tunnels that move to another process: an upgrade of the proxy cuts none.
 //!
-//! Both ends move together. The client's end names its backend and server, which are found again in the plan of the new process.
-//! A backend that is gone there does not end the tunnel: it lives on by the deadline that it had.
+//! Both ends move together. Each names its route, backend and server, which are found again in the plan of the new process. There
+//! the client's end has the server's place, and both are counted. A backend that is gone there does not end the tunnel: it lives on
+//! by the deadline that it had.
 
 use super::side::{Arriving, Side};
 use crate::plan::{Backend, Plan};
@@ -10,18 +11,20 @@ use std::time::Duration;
 use tautline::layers::buf::fields::{put, take, take_array, take_u64};
 
 /// Version of the format, its first byte. A connection without a part in anything saves nothing.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Appends the part of a connection, if it can move: the end of a tunnel, or of a client between two requests.
 pub(super) fn save(side: &Side, out: &mut Vec<u8>) -> bool {
     match side {
         Side::Nothing => true,
-        Side::Tunnel { lease, backend, .. } => {
-            out.extend([VERSION, u8::from(lease.is_some())]);
+        Side::Tunnel { lease, backend, meter, .. } => {
+            out.extend([VERSION, u8::from(lease.is_some()) | u8::from(meter.is_client()) << 1]);
             let tunnel = u64::try_from(backend.times.tunnel.as_millis()).unwrap_or(u64::MAX);
             out.extend(tunnel.to_be_bytes());
             put(backend.name.as_bytes(), out);
-            put(lease.as_ref().map_or("", |lease| lease.server().name()).as_bytes(), out);
+            let (route, server) = meter.names();
+            put(server.as_bytes(), out);
+            put(route.as_bytes(), out);
             true
         }
         Side::Full | Side::Client(_) | Side::Server(_) | Side::Arriving(_) | Side::Pair(_) => false,
@@ -29,7 +32,7 @@ pub(super) fn save(side: &Side, out: &mut Vec<u8>) -> bool {
 }
 
 /// Reads what [`save`] wrote. `None` for other bytes, and for those of an unknown version.
-pub(super) fn restore(mut saved: &[u8], plan: &Plan) -> Option<Side> {
+pub(super) fn restore(mut saved: &[u8], plan: Arc<Plan>) -> Option<Side> {
     if saved.is_empty() {
         return Some(Side::Nothing);
     }
@@ -40,14 +43,16 @@ pub(super) fn restore(mut saved: &[u8], plan: &Plan) -> Option<Side> {
         return None;
     }
     let tunnel = Duration::from_millis(take_u64(rest)?);
-    let [name, server] = [str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?];
-    if flags > 1 || !rest.is_empty() {
+    let [name, server, route] =
+        [str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?];
+    if flags > 3 || !rest.is_empty() {
         return None;
     }
     let backend = plan.backends.iter().find(|backend| backend.name == name).cloned();
     let backend = backend.unwrap_or_else(|| Arc::new(Backend::gone(name, tunnel)));
-    let lease = if flags == 1 { backend.group.lease_again(server) } else { None };
-    Some(Side::Arriving(Arriving { lease, backend }))
+    let lease = if flags & 1 == 1 { backend.group.lease_again(server) } else { None };
+    let (route, server) = (route.into(), server.into());
+    Some(Side::Arriving(Box::new(Arriving { plan, lease, backend, route, server, is_client: flags & 2 == 2 })))
 }
 
 #[cfg(test)]
@@ -56,25 +61,28 @@ mod tests {
     use crate::config;
     use crate::edge::Side;
     use crate::plan::Plan;
+    use crate::tally::{EndMeter, Figures, Flow};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
     use tautline::ConnId;
 
-    fn plan(name: &str, lines: &str) -> Plan {
-        let text = format!("[[route]]\nto = {name:?}\n[backend.{name}]\n{lines}\n");
-        config::parse(Path::new("t"), &text, None, Instant::now()).unwrap()
+    fn plan(name: &str, lines: &str) -> Arc<Plan> {
+        let text = format!("[[route]]\nname = \"main\"\nto = {name:?}\n[backend.{name}]\n{lines}\n");
+        Arc::new(config::parse(Path::new("t"), &text, None, Instant::now()).unwrap())
     }
 
     fn nobody() -> ConnId {
         "0.0.0".parse().unwrap()
     }
 
-    /// The tunnel of a client, as `plan` has it.
-    fn tunnel(plan: &Plan) -> Side {
+    /// The end of a tunnel, as `plan` has it.
+    fn tunnel(plan: &Plan, is_client: bool) -> Side {
         let backend = plan.backends[0].clone();
         let server = backend.group.servers()[0].name().to_owned();
-        let lease = backend.group.lease_again(&server);
-        Side::Tunnel { partner: nobody(), heard: 0, lease, backend, meter: None }
+        let flow = Flow { route: plan.tally_of("main", 0), server: backend.group.tally_of(&server, 0) };
+        let lease = if is_client { backend.group.lease_again(&server) } else { None };
+        Side::Tunnel { partner: nobody(), heard: 0, lease, backend, meter: EndMeter::new(flow, is_client) }
     }
 
     fn saved(side: &Side) -> Vec<u8> {
@@ -83,11 +91,16 @@ mod tests {
         out
     }
 
-    fn restored(bytes: &[u8], plan: &Plan) -> Side {
-        match restore(bytes, plan) {
+    fn restored(bytes: &[u8], plan: &Arc<Plan>) -> Side {
+        match restore(bytes, plan.clone()) {
             Some(Side::Arriving(end)) => end.with(nobody()),
             other => panic!("{other:?} is no end of a tunnel"),
         }
+    }
+
+    fn pass(side: &Side, len: usize) {
+        let Side::Tunnel { meter, .. } = side else { panic!("{side:?}") };
+        meter.passed(len);
     }
 
     const SERVER: &str = "servers = [\"http://127.0.0.1:1\"]\nmax-connections = 1";
@@ -95,9 +108,9 @@ mod tests {
     #[test]
     fn a_tunnel_is_counted_at_its_server_in_the_new_process() {
         let (old, new) = (plan("app", SERVER), plan("app", SERVER));
-        let bytes = saved(&tunnel(&old));
+        let bytes = saved(&tunnel(&old, true));
         let side = restored(&bytes, &new);
-        let again = restore(&bytes, &new).unwrap();
+        let again = restore(&bytes, new.clone()).unwrap();
         let server = &new.backends[0].group.servers()[0];
         assert_eq!(server.connections(), 2, "no bound ends a tunnel that is there");
         drop(again);
@@ -107,34 +120,50 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_are_counted_by_route_and_server_in_the_new_process() {
+        let (old, new) = (plan("app", SERVER), plan("app", SERVER));
+        let ends = [true, false].map(|is_client| restored(&saved(&tunnel(&old, is_client)), &new));
+        pass(&ends[0], 3);
+        pass(&ends[1], 50);
+        let figures = || Figures::of(&new, Instant::now());
+        let now = figures();
+        let (route, server) = (&now.routes[1], &now.backends[0].servers[0]);
+        assert_eq!((route.name.as_str(), route.received, route.sent), ("main", 3, 50));
+        assert_eq!((server.sent, server.received, server.tunnels, server.requests, server.idle), (3, 50, 1, 0, 0));
+        drop(ends);
+        assert_eq!((figures().backends[0].servers[0].tunnels, figures().routes[1].received), (0, 3));
+    }
+
+    #[test]
     fn a_tunnel_outlives_its_backend_and_its_server() {
         let old = plan("app", &format!("{SERVER}\ntunnel-time = \"7s\""));
-        let bytes = saved(&tunnel(&old));
+        let bytes = saved(&tunnel(&old, true));
         for new in [plan("other", SERVER), plan("app", "servers = [\"http://127.0.0.1:2\"]\ntunnel-time = \"9s\"")] {
-            let Side::Tunnel { lease: None, backend, .. } = restored(&bytes, &new) else {
-                panic!("a tunnel without a lease")
-            };
+            let side = restored(&bytes, &new);
+            let Side::Tunnel { lease: None, backend, .. } = &side else { panic!("a tunnel without a lease") };
             let expected = if new.backends[0].name == "app" { 9 } else { 7 };
             assert_eq!((&*backend.name, backend.times.tunnel), ("app", Duration::from_secs(expected)));
             assert_eq!(new.backends[0].group.servers()[0].connections(), 0);
+            // Its names stay for the next process, which may have them again.
+            assert_eq!(saved(&side)[10..], bytes[10..]);
         }
     }
 
     #[test]
     fn other_bytes_are_refused() {
         let plan = plan("app", SERVER);
-        let bytes = saved(&tunnel(&plan));
-        assert!(matches!(restore(&[], &plan), Some(Side::Nothing)));
+        let bytes = saved(&tunnel(&plan, true));
+        assert!(matches!(restore(&[], plan.clone()), Some(Side::Nothing)));
         for len in 1..bytes.len() {
-            assert!(restore(&bytes[..len], &plan).is_none(), "{len}");
+            assert!(restore(&bytes[..len], plan.clone()).is_none(), "{len}");
         }
         let other = |at: usize, byte: u8| {
             let mut changed = bytes.clone();
             changed[at] = byte;
             changed
         };
-        for bytes in [other(0, 2), other(1, 2), [&bytes[..], &[0]].concat()] {
-            assert!(restore(&bytes, &plan).is_none());
+        for bytes in [other(0, 1), other(1, 4), [&bytes[..], &[0]].concat()] {
+            assert!(restore(&bytes, plan.clone()).is_none());
         }
         assert!(!save(&Side::Full, &mut Vec::new()));
         assert_eq!(plan.backends[0].group.servers()[0].connections(), 0);

@@ -5,6 +5,7 @@ use super::peer::MOST_WAITING;
 use super::side::{Exchange, Side};
 use crate::forward::head::write_switching;
 use crate::messages::{End, Party, Slower, told};
+use crate::tally::{Present, Rule};
 use std::mem::take;
 use std::time::Instant;
 use tautline::http::{Response, StatusCode};
@@ -23,6 +24,7 @@ pub(super) fn join(
     client: ConnId,
     exchange: &mut Exchange,
     response: &Response<()>,
+    open: &mut Option<Present>,
 ) -> Result<(), &'static str> {
     let Some(offer) = exchange.offer.take() else { return Err("it was not asked for an upgrade") };
     let mut response = response.clone();
@@ -35,7 +37,9 @@ pub(super) fn join(
     if let Some(lease) = &lease {
         lease.succeeded();
     }
-    let (client_end, server_end) = End::pair(&offer.messages, client, raw.id(), exchange.source, lease);
+    let ids = (client, raw.id());
+    let meters = exchange.meter.tunnel(open.take());
+    let (client_end, server_end) = End::pair(&offer.messages, ids, exchange.source, lease, meters);
     let mut others = raw.others();
     let _ = others.write(client, &head);
     others.note(client, |notes| notes.set("head", took));
@@ -56,12 +60,11 @@ pub(super) fn join(
 /// Passes a message to the other side.
 #[inline]
 pub(super) fn pass(conn: &mut Conn<'_, Side>, message: Message<'_>) {
-    let shard = conn.id().shard();
     let Side::Pair(end) = conn.state() else { return };
     let len = message.data().len();
-    if let Err(excess) = end.take(shard, len) {
+    if let Err(excess) = end.take(len) {
         let partner = end.partner;
-        end.messages.counts.add_excess(excess);
+        end.meter.closed(excess.rule());
         conn.close(CloseCode::POLICY, excess.reason());
         return conn.others().close(partner, CloseCode::GOING_AWAY, "the client sent too many messages");
     }
@@ -89,7 +92,7 @@ pub(super) fn drained(conn: &mut Conn<'_, Side>) {
 /// Messages to a slow client were dropped.
 pub(super) fn dropped(conn: &mut Conn<'_, Side>, count: u32) {
     if let Side::Pair(end) = conn.state() {
-        end.messages.counts.add_dropped(count);
+        end.meter.dropped(count);
     }
 }
 
@@ -98,9 +101,9 @@ pub(super) fn ended(conn: &mut Conn<'_, Side>, closed: &Closed) {
     let Side::Pair(end) = take(conn.state()) else { return };
     match &closed.cause {
         Cause::WebSocket(error) if error.close_code() == CloseCode::MESSAGE_TOO_BIG => {
-            end.messages.counts.add_too_large();
+            end.meter.closed(Rule::MaxSize);
         }
-        Cause::SlowConsumer if end.side == Party::Client => end.messages.counts.add_slow(),
+        Cause::SlowConsumer if end.side == Party::Client => end.meter.closed(Rule::Slow),
         _ => {}
     }
     let (code, reason) = told(closed, end.side);

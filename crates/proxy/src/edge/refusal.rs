@@ -18,7 +18,7 @@ pub(super) fn respond(
     response: &Response<Vec<u8>>,
     shape: Shape,
 ) -> bool {
-    plan.tallies(route).of(raw.id().shard()).answered(Some(response.status()));
+    plan.tally(route, raw.id().shard()).answered(Some(response.status()));
     answer(raw, response, shape);
     true
 }
@@ -50,7 +50,7 @@ pub(super) fn refuse_tunnel(client: &mut impl Peer, exchange: &Exchange) {
     answer(client, &response, Shape::LAST);
 }
 
-pub(super) fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {
+fn answer(client: &mut impl Peer, response: &Response<Vec<u8>>, shape: Shape) {
     let mut out = Buf::new();
     let keep_alive = write_response(response, shape, None, &mut out);
     client.write(out.filled());

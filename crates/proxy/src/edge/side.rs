@@ -1,11 +1,11 @@
-use super::meter::{EndMeter, Meter};
+use super::meter::Meter;
 use crate::balance::{Lease, Passive, Place};
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
 use crate::messages::{End, Offer};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
 use crate::resolved::Resolved;
-use crate::tally::Present;
+use crate::tally::{EndMeter, Flow, Present};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,10 +37,10 @@ pub enum Side {
         /// The backend, whose deadline counts.
         backend: Arc<Backend>,
         /// Counts its bytes.
-        meter: Option<EndMeter>,
+        meter: EndMeter,
     },
     /// One end of a tunnel that comes from another process.
-    Arriving(Arriving),
+    Arriving(Box<Arriving>),
     /// One end of a pair whose messages pass.
     Pair(Box<End>),
 }
@@ -48,15 +48,23 @@ pub enum Side {
 /// One end of a tunnel that has arrived, before it knows the other.
 #[derive(Debug)]
 pub struct Arriving {
+    /// The plan that it has arrived in.
+    pub(super) plan: Arc<Plan>,
     pub(super) lease: Option<Lease>,
     pub(super) backend: Arc<Backend>,
+    /// The names of its route and its server, by which it counts.
+    pub(super) route: Box<str>,
+    pub(super) server: Box<str>,
+    pub(super) is_client: bool,
 }
 
 impl Arriving {
     pub(super) fn with(self, partner: ConnId) -> Side {
-        let Self { lease, backend } = self;
+        let Self { plan, lease, backend, route, server, is_client } = self;
+        let shard = partner.shard();
+        let flow = Flow { route: plan.tally_of(&route, shard), server: backend.group.tally_of(&server, shard) };
         // Its silence counts from the begin of this loop.
-        Side::Tunnel { partner, heard: 0, lease, backend, meter: None }
+        Side::Tunnel { partner, heard: 0, lease, backend, meter: EndMeter::new(flow, is_client) }
     }
 }
 

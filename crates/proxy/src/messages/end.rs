@@ -1,5 +1,6 @@
-use super::{Excess, Messages, Party, Rate, Slow, Way};
+use super::{Excess, Messages, Party, Rate, Slow};
 use crate::balance::Lease;
+use crate::tally::EndMeter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tautline::{ConnId, SlowConsumer};
@@ -16,6 +17,8 @@ pub struct End {
     pub(crate) policy: SlowConsumer,
     /// Whether this end is not read while the other one is slow.
     pub(crate) slower: Slower,
+    /// Counts its messages.
+    pub(crate) meter: EndMeter,
     client: Option<Client>,
 }
 
@@ -41,10 +44,10 @@ impl End {
     /// The two ends of a pair: the client's first.
     pub(crate) fn pair(
         messages: &Arc<Messages>,
-        client: ConnId,
-        server: ConnId,
+        (client, server): (ConnId, ConnId),
         source: Option<IpAddr>,
         lease: Option<Lease>,
+        (client_meter, server_meter): (EndMeter, EndMeter),
     ) -> (Box<Self>, Box<Self>) {
         let settings = &messages.settings;
         let of_client = Self {
@@ -54,6 +57,7 @@ impl End {
             // A slow server pauses its client, which bounds what waits for it.
             policy: Slow::Pause.policy(),
             slower: Slower::Pauses,
+            meter: client_meter,
             client: Some(Client {
                 _lease: lease,
                 connection: settings.rates.connection.map(Rate::new),
@@ -66,9 +70,9 @@ impl End {
             side: Party::Server,
             policy: settings.slow.policy(),
             slower: if settings.slow == Slow::Pause { Slower::Pauses } else { Slower::GoesOn },
+            meter: server_meter,
             client: None,
         };
-        messages.counts.add_opened();
         (Box::new(of_client), Box::new(of_server))
     }
 
@@ -76,24 +80,11 @@ impl End {
     ///
     /// # Errors
     /// The rate that it exceeds.
-    pub(crate) fn take(&self, shard: u32, len: usize) -> Result<(), Excess> {
-        let way = match &self.client {
-            Some(client) => {
-                self.messages.take(client.connection.as_ref(), client.address.as_deref())?;
-                Way::ToServer
-            }
-            None => Way::ToClient,
-        };
-        self.messages.counts.add(shard, way, len);
-        Ok(())
-    }
-}
-
-/// A pair is over once its client's end is.
-impl Drop for End {
-    fn drop(&mut self) {
-        if self.client.is_some() {
-            self.messages.counts.add_ended();
+    pub(crate) fn take(&self, len: usize) -> Result<(), Excess> {
+        if let Some(client) = &self.client {
+            self.messages.take(client.connection.as_ref(), client.address.as_deref())?;
         }
+        self.meter.message(len);
+        Ok(())
     }
 }

@@ -5,17 +5,15 @@
 //! ```
 //! The loop's own endpoints read and write frames, answer pings, send their own, compress, and close. This module has the rest:
 //! [`Settings`] are a route's keys, [`Offer`] is the opening handshake of both sides, [`End`] a connection's part in its pair,
-//! [`told`] the table from the end of one side to the close frame for the other. [`Messages`] is what all pairs of a route share:
-//! rates ([`Rate`]) and [`Counts`]. The handler that passes messages on is in `edge`.
+//! [`told`] the table from the end of one side to the close frame for the other. [`Messages`] has the rates ([`Rate`]) that all pairs
+//! of a route share. The handler that passes messages on is in `edge`.
 
-mod counts;
 mod end;
 mod ending;
 mod offer;
 mod rate;
 mod settings;
 
-pub use counts::{Counts, Totals, Way};
 pub use end::{End, Slower};
 pub use ending::{Party, told};
 pub use offer::Offer;

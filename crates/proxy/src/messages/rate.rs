@@ -1,3 +1,4 @@
+use crate::tally::Rule;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -20,6 +21,15 @@ pub enum Excess {
 }
 
 impl Excess {
+    /// The rule by which the connection is closed.
+    pub(crate) const fn rule(self) -> Rule {
+        match self {
+            Self::Connection => Rule::Rate,
+            Self::Address => Rule::RateByAddress,
+            Self::Route => Rule::RateInAll,
+        }
+    }
+
     /// The reason in the close frame.
     #[must_use]
     pub const fn reason(self) -> &'static str {

@@ -1,4 +1,4 @@
-use super::{Counts, Excess, Rate, Sources};
+use super::{Excess, Rate, Sources};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -61,8 +61,6 @@ impl Slow {
 pub struct Messages {
     /// The route's keys.
     pub settings: Settings,
-    /// Counters.
-    pub counts: Counts,
     begun: Instant,
     route: Option<Rate>,
     sources: Sources,
@@ -74,7 +72,7 @@ impl Messages {
     pub fn new(settings: Settings) -> Self {
         let route = settings.rates.route.map(Rate::new);
         let sources = Sources::new(settings.rates.address);
-        Self { settings, counts: Counts::default(), begun: Instant::now(), route, sources }
+        Self { settings, begun: Instant::now(), route, sources }
     }
 
     /// The rate that all connections of an address share, if it is limited.

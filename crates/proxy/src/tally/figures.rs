@@ -1,12 +1,10 @@
-use super::count::Spread;
-use super::{CLASSES, RouteTally, ServerTally, Tallies};
-use crate::balance::Server;
-use crate::plan::Plan;
+use super::count::{Count, Spread};
+use super::{CLASSES, RULES, RouteTally, ServerTally, Tallies};
+use crate::balance::{QueueCounts, Server};
+use crate::plan::{NO_ROUTE, Plan};
+use crate::rates::Source;
 use std::collections::HashSet;
 use std::time::Instant;
-
-/// The name of what belongs to no route.
-const NO_ROUTE: &str = "-";
 
 /// The counts of all loops for the routes and servers of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +13,17 @@ pub struct Figures {
     pub routes: Vec<RouteFigures>,
     /// The backends.
     pub backends: Vec<BackendFigures>,
+    /// The limits of requests.
+    pub limits: Vec<LimitFigures>,
+}
+
+/// The figures of a limit of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitFigures {
+    /// The part of an address that is limited.
+    pub source: Source,
+    /// Requests that were refused.
+    pub refused: u64,
 }
 
 /// The figures of a route.
@@ -28,6 +37,14 @@ pub struct RouteFigures {
     pub received: u64,
     /// Bytes of bodies and tunnels to clients.
     pub sent: u64,
+    /// Messages from clients.
+    pub messages_received: u64,
+    /// Messages to clients, with those that are dropped.
+    pub messages_sent: u64,
+    /// Messages that were dropped because their client did not read.
+    pub dropped: u64,
+    /// WebSockets that were closed by a rule of `messages`, as in [`RULES`].
+    pub closed: [u64; RULES.len()],
 }
 
 /// The figures of a backend.
@@ -37,6 +54,8 @@ pub struct BackendFigures {
     pub name: String,
     /// Its servers.
     pub servers: Vec<ServerFigures>,
+    /// Requests that wait for one of them, or have waited.
+    pub queue: QueueCounts,
 }
 
 /// The figures of a server.
@@ -64,6 +83,10 @@ pub struct ServerFigures {
     pub sent: u64,
     /// Bytes of bodies and tunnels from the server.
     pub received: u64,
+    /// Messages to the server.
+    pub messages_sent: u64,
+    /// Messages from the server.
+    pub messages_received: u64,
     /// Requests that were sent again, here or to another server.
     pub retries: u64,
     /// Connections that were not made, and responses that did not come.
@@ -94,9 +117,11 @@ impl ServerFigures {
         };
         let mut open = 0;
         server.tallies().each(|tally: &ServerTally| {
-            add(&mut figures.statuses, &tally.statuses.each_ref().map(|count| count.get()));
+            add(&mut figures.statuses, &tally.statuses);
             figures.sent += tally.sent.get();
             figures.received += tally.received.get();
+            figures.messages_sent += tally.messages_sent.get();
+            figures.messages_received += tally.messages_received.get();
             figures.connecting += tally.connecting.get();
             figures.tunnels += tally.tunnels.get();
             figures.retries += tally.retries.get();
@@ -116,16 +141,20 @@ impl RouteFigures {
     fn of(name: &str, tallies: &Tallies<RouteTally>) -> Self {
         let mut figures = Self { name: name.to_owned(), ..Self::default() };
         tallies.each(|tally| {
-            add(&mut figures.statuses, &tally.statuses.each_ref().map(|count| count.get()));
+            add(&mut figures.statuses, &tally.statuses);
             figures.received += tally.received.get();
             figures.sent += tally.sent.get();
+            figures.messages_received += tally.messages_received.get();
+            figures.messages_sent += tally.messages_sent.get();
+            figures.dropped += tally.dropped.get();
+            add(&mut figures.closed, &tally.closed);
         });
         figures
     }
 }
 
-fn add(sums: &mut [u64; CLASSES.len()], more: &[u64; CLASSES.len()]) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+fn add<const N: usize>(sums: &mut [u64; N], counts: &[Count; N]) {
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count.get());
 }
 
 impl Figures {
@@ -139,8 +168,10 @@ impl Figures {
         routes.extend(named.map(|route| RouteFigures::of(&route.name, &route.tallies)));
         let backends = plan.backends.iter().map(|backend| {
             let servers = backend.group.servers().iter().map(|server| ServerFigures::of(server, now)).collect();
-            BackendFigures { name: backend.name.clone(), servers }
+            BackendFigures { name: backend.name.clone(), servers, queue: backend.group.queue().counts() }
         });
-        Self { routes, backends: backends.collect() }
+        let limits = plan.limits.iter();
+        let limits = limits.map(|limit| LimitFigures { source: limit.source(), refused: limit.refused() });
+        Self { routes, backends: backends.collect(), limits: limits.collect() }
     }
 }
