@@ -196,6 +196,13 @@ pub trait Handler: 'static {
         let _ = (state, partner);
     }
 
+    /// Longest message that a WebSocket which has arrived accepts, if it is not [`Limits::max_message`](crate::Limits): the
+    /// application opened it by [`Terms`](crate::Terms) of its own. Called for the state that was just restored.
+    fn restored_max_message(&self, state: &Self::State) -> Option<usize> {
+        let _ = state;
+        None
+    }
+
     /// The target of an outgoing connection that has arrived, for further connections after its loss: a target does not go
     /// along. Asked only if the connection had a [`reconnect`](Target::reconnect). `None` if nothing is known of it: the
     /// connection then stays with the old process, which closes it.
@@ -328,6 +335,10 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_moved_with(&mut self, state: &mut T, partner: ConnId) {
         (**self).on_moved_with(state, partner);
+    }
+
+    fn restored_max_message(&self, state: &T) -> Option<usize> {
+        (**self).restored_max_message(state)
     }
 
     fn restore_target(&mut self, state: &T) -> Option<Target> {

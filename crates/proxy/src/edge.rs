@@ -20,7 +20,7 @@ mod side;
 mod tunnel;
 mod waiting;
 
-pub use side::{Arriving, Exchange, ServerSide, Side};
+pub use side::{Arriving, ArrivingMessages, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
 use crate::decision::Decision;
@@ -628,7 +628,15 @@ impl Handler for Edge {
     }
 
     fn moves_with(&self, side: &Side) -> Option<ConnId> {
-        if let Side::Tunnel { partner, .. } = side { Some(*partner) } else { None }
+        match side {
+            Side::Tunnel { partner, .. } => Some(*partner),
+            Side::Pair(end) => Some(end.partner),
+            _ => None,
+        }
+    }
+
+    fn restored_max_message(&self, side: &Side) -> Option<usize> {
+        if let Side::Arriving(end) = side { end.messages.as_ref().map(|messages| messages.max_size) } else { None }
     }
 
     fn on_moved_with(&mut self, side: &mut Side, partner: ConnId) {

@@ -401,6 +401,14 @@ impl Plan {
         tallies.of(shard, || RouteTally::named(name))
     }
 
+    /// The rules for messages of the route of this name.
+    pub(crate) fn messages_of(&self, name: &str) -> Option<Arc<Messages>> {
+        self.routes.iter().filter(|route| route.name == name).find_map(|route| match &route.action {
+            Action::Forward(forward) => forward.messages.clone(),
+            _ => None,
+        })
+    }
+
     /// The counts of one loop for the route of this name. If there is none, they are nobody's.
     pub(crate) fn tally_of(&self, name: &str, shard: u32) -> Arc<RouteTally> {
         let route = self.routes.iter().find(|route| route.name == name);

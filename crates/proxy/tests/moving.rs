@@ -3,7 +3,8 @@
 
 mod kit;
 
-use kit::{Client, LONG, head, length, live, parsed, raw_config, reader, scripted, text};
+use kit::wire::{self, BINARY, End, TEXT, frame};
+use kit::{Client, LONG, head, length, live, messages, parsed, raw_config, reader, scripted, text};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -20,6 +21,7 @@ use tautline::{
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_proxy::Live;
 use tautline_proxy::edge::Edge;
+use tautline_proxy::tally::Figures;
 
 struct Echo;
 
@@ -169,6 +171,52 @@ fn go_on_in_each_state(driver: &DriverConfig) {
         ends(server);
     }
     eventually("no connection is left", || proxy.shards().iter().all(|shard| shard.counters().connections == 0));
+}
+
+#[test]
+fn pairs_whose_messages_pass_move_amid_messages() {
+    let (server, servers) = wire::server("");
+    let text = messages(&server, "max-size = \"2MiB\", deflate = true");
+    let first = parsed(&text);
+    let new = || Server::plain().shards(2);
+    let started = new().config(raw_config()).listen("127.0.0.1:0".parse().unwrap());
+    let mut proxy = started.start(move |_| Edge::new(first.clone())).unwrap();
+    let mut pairs: Vec<_> = (0..4).map(|_| End::pair(&proxy, &servers)).collect();
+    let long = pattern(1_500_000, 3);
+    let bytes = frame(true, BINARY, &long);
+    // Other rules, and then none, end no pair.
+    let other = messages(&server, "max-size = \"1KiB\"");
+    let none = "[[route]]\npath = \"/x\"\nanswer = { status = 404 }\n".to_owned();
+    for (number, text) in [text.clone(), other, none, text].iter().enumerate() {
+        let live = parsed(text);
+        pairs[0].0.stream.write_all(&bytes[..700_000]).unwrap();
+        pairs[1].1.send(0x01, b"in ");
+        let (taken, handed) = upgrade(&proxy, new(), live.clone());
+        assert_eq!((handed.moved, handed.refused, handed.staying.total()), (8, 0, 0), "{number} {handed:?}");
+        drop(std::mem::replace(&mut proxy, taken));
+        pairs[0].0.stream.write_all(&bytes[700_000..]).unwrap();
+        assert!(pairs[0].1.next() == (BINARY, long.clone()), "lost or damaged");
+        pairs[1].1.send(0x80, b"parts");
+        assert_eq!(pairs[1].0.next(), (TEXT, b"in parts".to_vec()));
+        for (client, server) in &mut pairs {
+            client.send(TEXT, b"forth");
+            assert_eq!(server.next(), (TEXT, b"forth".to_vec()));
+            server.send(TEXT, b"back");
+            assert_eq!(client.next(), (TEXT, b"back".to_vec()));
+        }
+        let Figures { routes, backends, .. } = Figures::of(&live.plan(), Instant::now());
+        if let Some(backend) = backends.first() {
+            let of_server = &backend.servers[0];
+            assert_eq!((of_server.tunnels, of_server.requests, of_server.idle), (4, 0, 0));
+            assert_eq!((of_server.messages_sent, of_server.messages_received), (5, 5));
+            assert_eq!((routes[1].messages_received, routes[1].messages_sent), (5, 5));
+        }
+    }
+    // The longest message is still that of the beginning.
+    pairs[3].0.send(BINARY, &vec![0; (2 << 20) + 1]);
+    assert_eq!((pairs[3].0.closed().0, pairs[3].1.closed().0), (1009, 1001));
+    pairs[2].1.close(4000, "well");
+    assert_eq!(pairs[2].0.closed(), (4000, "well".to_owned()));
 }
 
 /// TLS towards clients and servers, which trusts the authority with this certificate.

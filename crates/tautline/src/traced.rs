@@ -194,6 +194,10 @@ impl<H: Handler> Handler for Traced<H> {
         self.app.on_moved_with(state, partner);
     }
 
+    fn restored_max_message(&self, state: &H::State) -> Option<usize> {
+        self.app.restored_max_message(state)
+    }
+
     fn restore_target(&mut self, state: &H::State) -> Option<Target> {
         self.app.restore_target(state)
     }

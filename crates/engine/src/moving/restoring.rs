@@ -57,11 +57,15 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn restore(&mut self, saved: Saved) -> io::Result<Made<E::Session, H::State>> {
         let session = self.core.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
         let role = if saved.outgoing.is_some() { Role::Client } else { Role::Server };
+        let state = catch_unwind(AssertUnwindSafe(|| self.core.handler.restore_state(&saved.state)));
+        let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
+        let max_message = catch_unwind(AssertUnwindSafe(|| self.core.handler.restored_max_message(&state)));
+        let max_message = max_message.map_err(|_| invalid("the handler does not name a limit".into()))?;
         let config = &self.core.shared.config;
         // The parameters were agreed upon with the peer; the rest is this process's choice.
         let deflate =
             saved.deflate.map(|params| (DeflateParams::decode(params), config.upgrade.deflate.unwrap_or_default()));
-        let decoder = frames::decoder(role, config.limits.max_message, deflate.as_ref());
+        let decoder = frames::decoder(role, max_message.unwrap_or(config.limits.max_message), deflate.as_ref());
         let mut out = Outbound::new(role);
         if let Some((params, config)) = &deflate {
             out.set_deflate(*params, config);
@@ -72,8 +76,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
         let peer = address(&saved.peer).map_err(invalid)?;
         let via = saved.via.as_ref().map(restored_via).transpose().map_err(invalid)?;
-        let state = catch_unwind(AssertUnwindSafe(|| self.core.handler.restore_state(&saved.state)));
-        let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
         let outgoing = saved
             .outgoing
             .as_ref()

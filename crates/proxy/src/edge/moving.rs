@@ -1,11 +1,12 @@
-//! Tunnels that move to another process: an upgrade of the proxy cuts none.
+//! Tunnels and pairs whose messages pass that move to another process: an upgrade of the proxy cuts none.
 //!
 //! Both ends move together. Each names its route, backend and server, which are found again in the plan of the new process. There
 //! the client's end has the server's place, and both are counted. A backend that is gone there does not end the tunnel: it lives on
-//! by the deadline that it had.
+//! by the deadline that it had. A pair has the rules of its route there, and keeps its longest message. Its rates begin anew.
 
-use super::side::{Arriving, Side};
+use super::side::{Arriving, ArrivingMessages, Side};
 use crate::plan::{Backend, Plan};
+use crate::tally::EndMeter;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline::layers::buf::fields::{put, take, take_array, take_u64};
@@ -13,22 +14,40 @@ use tautline::layers::buf::fields::{put, take, take_array, take_u64};
 /// Version of the format, its first byte. A connection without a part in anything saves nothing.
 const VERSION: u8 = 2;
 
-/// Appends the part of a connection, if it can move: the end of a tunnel, or of a client between two requests.
+/// The first flag: the end has the server's place.
+const LEASE: u8 = 1;
+/// The flag of a client's end.
+const CLIENT: u8 = 2;
+/// The flag of a pair whose messages pass.
+const MESSAGES: u8 = 4;
+
+/// Appends the part of a connection, if it can move: the end of a tunnel or pair, or of a client between two requests.
 pub(super) fn save(side: &Side, out: &mut Vec<u8>) -> bool {
     match side {
         Side::Nothing => true,
         Side::Tunnel { lease, backend, meter, .. } => {
-            out.extend([VERSION, u8::from(lease.is_some()) | u8::from(meter.is_client()) << 1]);
-            let tunnel = u64::try_from(backend.times.tunnel.as_millis()).unwrap_or(u64::MAX);
-            out.extend(tunnel.to_be_bytes());
-            put(backend.name.as_bytes(), out);
-            let (route, server) = meter.names();
-            put(server.as_bytes(), out);
-            put(route.as_bytes(), out);
+            save_end(if lease.is_some() { LEASE } else { 0 }, backend, meter, out);
             true
         }
-        Side::Full | Side::Client(_) | Side::Server(_) | Side::Arriving(_) | Side::Pair(_) => false,
+        Side::Pair(end) => {
+            let lease = if end.has_lease() { LEASE } else { 0 };
+            save_end(MESSAGES | lease, &end.rules.backend, &end.meter, out);
+            out.extend(u64::try_from(end.rules.max_size).unwrap_or(u64::MAX).to_be_bytes());
+            let source = end.source().map(|source| source.to_string()).unwrap_or_default();
+            put(source.as_bytes(), out);
+            true
+        }
+        Side::Full | Side::Client(_) | Side::Server(_) | Side::Arriving(_) => false,
     }
+}
+
+/// Appends the part that ends of tunnels and of pairs have.
+fn save_end(flags: u8, backend: &Backend, meter: &EndMeter, out: &mut Vec<u8>) {
+    out.extend([VERSION, flags | if meter.is_client() { CLIENT } else { 0 }]);
+    let tunnel = u64::try_from(backend.times.tunnel.as_millis()).unwrap_or(u64::MAX);
+    out.extend(tunnel.to_be_bytes());
+    let (route, server) = meter.names();
+    [&backend.name, server, route].into_iter().for_each(|name| put(name.as_bytes(), out));
 }
 
 /// Reads what [`save`] wrote. `None` for other bytes, and for those of an unknown version.
@@ -43,16 +62,29 @@ pub(super) fn restore(mut saved: &[u8], plan: Arc<Plan>) -> Option<Side> {
         return None;
     }
     let tunnel = Duration::from_millis(take_u64(rest)?);
-    let [name, server, route] =
-        [str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?, str::from_utf8(take(rest)?).ok()?];
-    if flags > 3 || !rest.is_empty() {
+    let [name, server, route] = [text(rest)?, text(rest)?, text(rest)?];
+    let messages = if flags & MESSAGES != 0 { Some(messages(rest)?) } else { None };
+    if flags > LEASE | CLIENT | MESSAGES || !rest.is_empty() {
         return None;
     }
     let backend = plan.backends.iter().find(|backend| backend.name == name).cloned();
     let backend = backend.unwrap_or_else(|| Arc::new(Backend::gone(name, tunnel)));
-    let lease = if flags & 1 == 1 { backend.group.lease_again(server) } else { None };
-    let (route, server) = (route.into(), server.into());
-    Some(Side::Arriving(Box::new(Arriving { plan, lease, backend, route, server, is_client: flags & 2 == 2 })))
+    let lease = if flags & LEASE != 0 { backend.group.lease_again(server) } else { None };
+    let (route, server, is_client) = (route.into(), server.into(), flags & CLIENT != 0);
+    Some(Side::Arriving(Box::new(Arriving { plan, lease, backend, route, server, is_client, messages })))
+}
+
+fn messages(rest: &mut &[u8]) -> Option<ArrivingMessages> {
+    let max_size = usize::try_from(take_u64(rest)?).ok()?;
+    let source = match text(rest)? {
+        "" => None,
+        source => Some(source.parse().ok()?),
+    };
+    Some(ArrivingMessages { max_size, source })
+}
+
+fn text<'s>(rest: &mut &'s [u8]) -> Option<&'s str> {
+    str::from_utf8(take(rest)?).ok()
 }
 
 #[cfg(test)]
@@ -60,6 +92,7 @@ mod tests {
     use super::{restore, save};
     use crate::config;
     use crate::edge::Side;
+    use crate::messages::{End, Rules};
     use crate::plan::Plan;
     use crate::tally::{EndMeter, Figures, Flow};
     use std::path::Path;
@@ -135,6 +168,40 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_has_the_rules_of_its_route_and_its_own_longest_message() {
+        let of = |messages: &str| {
+            let text = format!("[[route]]\nname = \"main\"\nto = \"app\"\n{messages}\n[backend.app]\n{SERVER}\n");
+            Arc::new(config::parse(Path::new("t"), &text, None, Instant::now()).unwrap())
+        };
+        let old = of("messages = { max-size = \"2KiB\", rate = 5 }");
+        let group = &old.backends[0].group;
+        let flow = || Flow { route: old.tally_of("main", 0), server: group.tally_of("http://127.0.0.1:1", 0) };
+        let rules =
+            Rules { messages: old.messages_of("main").unwrap(), max_size: 2048, backend: old.backends[0].clone() };
+        let lease = group.lease_again("http://127.0.0.1:1");
+        let source = "192.0.2.7".parse().ok();
+        let ends = [
+            End::of_client(rules.clone(), nobody(), source, lease, EndMeter::new(flow(), true)),
+            End::of_server(rules, nobody(), EndMeter::new(flow(), false)),
+        ]
+        .map(|end| saved(&Side::Pair(end)));
+        let same = of("messages = { max-size = \"1MiB\", slow = \"disconnect\", rate = 9 }");
+        for new in [same.clone(), of("")] {
+            for (bytes, is_client) in ends.iter().zip([true, false]) {
+                let Some(Side::Arriving(end)) = restore(bytes, new.clone()) else { panic!("it does not arrive") };
+                assert_eq!(end.messages.as_ref().map(|messages| messages.max_size), Some(2048));
+                let Side::Pair(end) = end.with(nobody()) else { panic!("no pair") };
+                assert_eq!((end.rules.max_size, end.has_lease(), end.meter.is_client()), (2048, is_client, is_client));
+                assert_eq!(end.source(), source.filter(|_| is_client));
+                let of_route = new.messages_of("main");
+                let has_its = of_route.is_some_and(|messages| Arc::ptr_eq(&messages, &end.rules.messages));
+                assert_eq!(has_its, Arc::ptr_eq(&new, &same));
+                assert_eq!(saved(&Side::Pair(end))[1..2], bytes[1..2]);
+            }
+        }
+    }
+
+    #[test]
     fn a_tunnel_outlives_its_backend_and_its_server() {
         let old = plan("app", &format!("{SERVER}\ntunnel-time = \"7s\""));
         let bytes = saved(&tunnel(&old, true));
@@ -162,7 +229,7 @@ mod tests {
             changed[at] = byte;
             changed
         };
-        for bytes in [other(0, 1), other(1, 4), [&bytes[..], &[0]].concat()] {
+        for bytes in [other(0, 1), other(1, 8), other(1, 4), [&bytes[..], &[0]].concat()] {
             assert!(restore(&bytes, plan.clone()).is_none());
         }
         assert!(!save(&Side::Full, &mut Vec::new()));

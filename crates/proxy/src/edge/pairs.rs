@@ -4,7 +4,7 @@ use super::answer::put;
 use super::peer::MOST_WAITING;
 use super::side::{Exchange, Side};
 use crate::forward::head::write_switching;
-use crate::messages::{End, Party, Slower, told};
+use crate::messages::{End, Party, Rules, Slower, told};
 use crate::tally::{Present, Rule};
 use std::mem::take;
 use std::time::Instant;
@@ -37,9 +37,11 @@ pub(super) fn join(
     if let Some(lease) = &lease {
         lease.succeeded();
     }
-    let ids = (client, raw.id());
-    let meters = exchange.meter.tunnel(open.take());
-    let (client_end, server_end) = End::pair(&offer.messages, ids, exchange.source, lease, meters);
+    let (client_meter, server_meter) = exchange.meter.tunnel(open.take());
+    let (messages, backend) = (offer.messages.clone(), exchange.backend.clone());
+    let rules = Rules { max_size: messages.settings.max_size, messages, backend };
+    let client_end = End::of_client(rules.clone(), raw.id(), exchange.source, lease, client_meter);
+    let server_end = End::of_server(rules, client, server_meter);
     let mut others = raw.others();
     let _ = others.write(client, &head);
     others.note(client, |notes| notes.set("head", took));

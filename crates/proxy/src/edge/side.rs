@@ -2,7 +2,7 @@ use super::meter::Meter;
 use crate::balance::{Lease, Passive, Place};
 use crate::forward::head::{RequestHead, keeps_alive};
 use crate::forward::{Body, Framing};
-use crate::messages::{End, Offer};
+use crate::messages::{End, Messages, Offer, Rules, Settings};
 use crate::plan::{Backend, Edits, Endpoint, HostSent, Plan};
 use crate::resolved::Resolved;
 use crate::tally::{EndMeter, Flow, Present};
@@ -39,13 +39,13 @@ pub enum Side {
         /// Counts its bytes.
         meter: EndMeter,
     },
-    /// One end of a tunnel that comes from another process.
+    /// One end of a tunnel or pair that comes from another process.
     Arriving(Box<Arriving>),
     /// One end of a pair whose messages pass.
     Pair(Box<End>),
 }
 
-/// One end of a tunnel that has arrived, before it knows the other.
+/// One end of a tunnel or of a pair whose messages pass that has arrived, before it knows the other.
 #[derive(Debug)]
 pub struct Arriving {
     /// The plan that it has arrived in.
@@ -56,15 +56,35 @@ pub struct Arriving {
     pub(super) route: Box<str>,
     pub(super) server: Box<str>,
     pub(super) is_client: bool,
+    pub(super) messages: Option<ArrivingMessages>,
+}
+
+/// The part that only the end of a pair has.
+#[derive(Debug)]
+pub struct ArrivingMessages {
+    /// Longest message.
+    pub(super) max_size: usize,
+    /// The client's address, at its end.
+    pub(super) source: Option<IpAddr>,
 }
 
 impl Arriving {
     pub(super) fn with(self, partner: ConnId) -> Side {
-        let Self { plan, lease, backend, route, server, is_client } = self;
+        let Self { plan, lease, backend, route, server, is_client, messages } = self;
         let shard = partner.shard();
         let flow = Flow { route: plan.tally_of(&route, shard), server: backend.group.tally_of(&server, shard) };
-        // Its silence counts from the begin of this loop.
-        Side::Tunnel { partner, heard: 0, lease, backend, meter: EndMeter::new(flow, is_client) }
+        let meter = EndMeter::new(flow, is_client);
+        let Some(ArrivingMessages { max_size, source }) = messages else {
+            // Its silence counts from the begin of this loop.
+            return Side::Tunnel { partner, heard: 0, lease, backend, meter };
+        };
+        let messages = plan.messages_of(&route).unwrap_or_else(|| Arc::new(Messages::new(Settings::default())));
+        let rules = Rules { messages, max_size, backend };
+        Side::Pair(if is_client {
+            End::of_client(rules, partner, source, lease, meter)
+        } else {
+            End::of_server(rules, partner, meter)
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 use super::{Excess, Messages, Party, Rate, Slow};
 use crate::balance::Lease;
+use crate::plan::Backend;
 use crate::tally::EndMeter;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tautline::{ConnId, SlowConsumer};
 pub struct End {
     /// The other end.
     pub(crate) partner: ConnId,
-    pub(crate) messages: Arc<Messages>,
+    pub(crate) rules: Rules,
     /// This side.
     pub(crate) side: Party,
     /// The policy for messages to the other end.
@@ -20,6 +21,17 @@ pub struct End {
     /// Counts its messages.
     pub(crate) meter: EndMeter,
     client: Option<Client>,
+}
+
+/// The rules of a pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// Those of its route.
+    pub(crate) messages: Arc<Messages>,
+    /// Longest message, which the pair keeps when those of its route change.
+    pub(crate) max_size: usize,
+    /// The group of its server.
+    pub(crate) backend: Arc<Backend>,
 }
 
 /// The effect of a slow reader on the other side.
@@ -35,45 +47,57 @@ pub enum Slower {
 #[derive(Debug)]
 struct Client {
     /// The server's place, for as long as the pair lasts.
-    _lease: Option<Lease>,
+    lease: Option<Lease>,
+    source: Option<IpAddr>,
     connection: Option<Rate>,
     address: Option<Arc<Rate>>,
 }
 
 impl End {
-    /// The two ends of a pair: the client's first.
-    pub(crate) fn pair(
-        messages: &Arc<Messages>,
-        (client, server): (ConnId, ConnId),
+    /// The client's end.
+    pub(crate) fn of_client(
+        rules: Rules,
+        partner: ConnId,
         source: Option<IpAddr>,
         lease: Option<Lease>,
-        (client_meter, server_meter): (EndMeter, EndMeter),
-    ) -> (Box<Self>, Box<Self>) {
-        let settings = &messages.settings;
-        let of_client = Self {
-            partner: server,
-            messages: messages.clone(),
+        meter: EndMeter,
+    ) -> Box<Self> {
+        let connection = rules.messages.settings.rates.connection.map(Rate::new);
+        let address = rules.messages.rate_of(source);
+        Box::new(Self {
+            partner,
+            rules,
             side: Party::Client,
             // A slow server pauses its client, which bounds what waits for it.
             policy: Slow::Pause.policy(),
             slower: Slower::Pauses,
-            meter: client_meter,
-            client: Some(Client {
-                _lease: lease,
-                connection: settings.rates.connection.map(Rate::new),
-                address: messages.rate_of(source),
-            }),
-        };
-        let of_server = Self {
-            partner: client,
-            messages: messages.clone(),
+            meter,
+            client: Some(Client { lease, source, connection, address }),
+        })
+    }
+
+    /// The server's end.
+    pub(crate) fn of_server(rules: Rules, partner: ConnId, meter: EndMeter) -> Box<Self> {
+        let slow = rules.messages.settings.slow;
+        Box::new(Self {
+            partner,
+            rules,
             side: Party::Server,
-            policy: settings.slow.policy(),
-            slower: if settings.slow == Slow::Pause { Slower::Pauses } else { Slower::GoesOn },
-            meter: server_meter,
+            policy: slow.policy(),
+            slower: if slow == Slow::Pause { Slower::Pauses } else { Slower::GoesOn },
+            meter,
             client: None,
-        };
-        (Box::new(of_client), Box::new(of_server))
+        })
+    }
+
+    /// Whether it has the server's place.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.lease.is_some())
+    }
+
+    /// The client's address, at its end.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.client.as_ref()?.source
     }
 
     /// Takes a message of this end.
@@ -82,7 +106,7 @@ impl End {
     /// The rate that it exceeds.
     pub(crate) fn take(&self, len: usize) -> Result<(), Excess> {
         if let Some(client) = &self.client {
-            self.messages.take(client.connection.as_ref(), client.address.as_deref())?;
+            self.rules.messages.take(client.connection.as_ref(), client.address.as_deref())?;
         }
         self.meter.message(len);
         Ok(())

@@ -14,6 +14,7 @@ mod offer;
 mod rate;
 mod settings;
 
+pub(crate) use end::Rules;
 pub use end::{End, Slower};
 pub use ending::{Party, told};
 pub use offer::Offer;
