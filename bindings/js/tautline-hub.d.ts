@@ -21,7 +21,7 @@ export interface SubscribeOptions {
   /** All members, by identifier, with their names: at first, and after each change. */
   onMembers?: (members: Map<string, string>) => void;
   /** The hub refused the subscription, or ended it since the right to it is gone. */
-  onError?: (error: Error) => void;
+  onError?: (error: HubError) => void;
 }
 
 export interface Subscription {
@@ -36,13 +36,28 @@ export interface Subscription {
 export interface HubOptions {
   /** The class for connections, where the platform has none: that of the package `ws`. */
   WebSocket?: unknown;
-  onState?: (state: "open" | "closed") => void;
+  /** "closed" comes before another attempt, and "ended" when no attempt follows: both with the code and reason of the end. */
+  onState?: (state: "open" | "closed" | "ended", closed?: { code: number; reason: string }) => void;
+  /** A message of the application to this user. */
+  onDirect?: (data: unknown) => void;
   /** Milliseconds of silence after which the hub is asked for a message; 20,000 by default. */
   pingAfter?: number;
-  /** The token, or a function that gets a fresh one: for each connection, and before the last one expires. */
+  /**
+   * The token, or a function that gets a fresh one: for each connection, and before the last one expires. With a text the client
+   * ends when the hub does not accept it any more (codes 4001 and 4004).
+   */
   token?: string | (() => string | Promise<string>);
   /** Milliseconds in which it then has to come, before the client connects again; 10,000 by default. */
   pongWithin?: number;
+  /** Messages that may wait for the hub's answer, also without a connection; 128 by default. `publish` rejects further ones. */
+  maxUnanswered?: number;
+}
+
+/** The hub or its client did not do what it was asked for. */
+export class HubError extends Error {
+  constructor(code: HubError["code"], reason: string);
+  /** The hub says no, too many messages wait, no answer came in time, or the client has ended. */
+  readonly code: "refused" | "busy" | "timeout" | "ended";
 }
 
 /** One connection to a hub. It is opened again after each end, and goes on from the offsets that it has. */
@@ -54,11 +69,15 @@ export class HubClient {
     onMessage: (message: HubMessage<T>) => void,
     options?: SubscribeOptions,
   ): Subscription;
-  /** Rejects after `timeout` milliseconds without an answer, 60,000 by default. The hub may have the message all the same. */
+  /**
+   * Rejects with a `HubError`, also after `timeout` milliseconds without an answer, 60,000 by default: the hub may have the message
+   * all the same. `id` is an identifier of your own, for a message that an earlier life of the page may have published: in a topic
+   * with history it is stored once.
+   */
   publish(
     topic: string,
     data: unknown,
-    options?: { key?: string; timeout?: number },
+    options?: { key?: string; id?: string; timeout?: number },
   ): Promise<{ offset?: number; epoch?: string; reach?: "all" | "host" }>;
   close(): void;
 }

@@ -32,19 +32,34 @@ const retryAfter = ({ code, reason }) => {
   return hint ? Number(hint[1]) * 1000 : 0;
 };
 
+/**
+ * The hub or its client did not do what it was asked for. `code` is "refused" if the hub says no, "busy" if too many messages wait
+ * for an answer, "timeout" if none came in time, and "ended" if the client has ended.
+ */
+export class HubError extends Error {
+  constructor(code, reason) {
+    super(reason);
+    this.name = "HubError";
+    this.code = code;
+  }
+}
+
 /** One connection to a hub. It is opened again after each end, and goes on from the offsets that it has. */
 export class HubClient {
   #url;
   #WebSocket;
   #onState;
+  #onDirect;
   #socket = null;
   #open = false;
-  #closed = false;
+  /** The reason why the client has ended for ever. */
+  #ended = null;
   #failures = 0;
   #timer = null;
   #retryTimer = null;
   #pingAfter;
   #pongWithin;
+  #maxUnanswered;
   #token;
   /** Whether the token of this connection was sent. */
   #ready = false;
@@ -59,9 +74,11 @@ export class HubClient {
     url,
     {
       WebSocket = globalThis.WebSocket,
-      onState = () => {},
+      onState,
+      onDirect,
       pingAfter = PING_AFTER,
       pongWithin = PONG_WITHIN,
+      maxUnanswered = MOST_UNANSWERED,
       token,
     } = {},
   ) {
@@ -71,6 +88,8 @@ export class HubClient {
     this.#url = url;
     this.#WebSocket = WebSocket;
     this.#onState = onState;
+    this.#onDirect = onDirect;
+    this.#maxUnanswered = maxUnanswered;
     this.#pingAfter = pingAfter;
     this.#pongWithin = pongWithin;
     this.#token = token;
@@ -112,16 +131,20 @@ export class HubClient {
   /**
    * Publishes a value, and repeats it until the hub answers. In a topic with history it is stored once. The promise gives its
    * offset and the offset's epoch, or in a plain topic whether all hosts got it. Without an answer in time it is rejected: the hub
-   * may have the message all the same.
+   * may have the message all the same. `id` is an identifier of your own, for a message that an earlier life of the page may have
+   * published.
    */
-  publish(topic, data, { key, timeout = PUBLISH_WITHIN } = {}) {
-    if (this.#closed) {
-      return Promise.reject(new Error("the client is closed"));
+  publish(topic, data, { key, id = `${this.#name}-${this.#nextId++}`, timeout = PUBLISH_WITHIN } = {}) {
+    if (this.#ended) {
+      return Promise.reject(new HubError("ended", this.#ended));
     }
-    if (this.#unanswered.size >= MOST_UNANSWERED) {
-      return Promise.reject(new Error("too many messages wait for an answer"));
+    if (this.#unanswered.size >= this.#maxUnanswered) {
+      const reason = `${this.#maxUnanswered} messages wait for an answer: publish this one later`;
+      return Promise.reject(new HubError("busy", reason));
     }
-    const id = `${this.#name}-${this.#nextId++}`;
+    if (this.#unanswered.has(id)) {
+      return Promise.reject(new HubError("busy", `the message ${id} waits for its answer`));
+    }
     let request;
     try {
       if (JSON.stringify(data) === undefined) {
@@ -133,33 +156,53 @@ export class HubClient {
       return Promise.reject(error);
     }
     return new Promise((resolve, reject) => {
-      const late = () => this.#answered(id, () => reject(new Error(`the hub has not answered in ${timeout} ms`)));
-      const timer = Number.isFinite(timeout) ? setTimeout(late, timeout) : null;
-      this.#unanswered.set(id, { request, resolve, reject, timer });
+      const message = { request, resolve, reject, timer: null, isSent: false, isGivenUp: false };
+      const late = () => {
+        reject(new HubError("timeout", `the hub has not answered in ${timeout} ms`));
+        message.isGivenUp = true;
+        // The hub may wait for one that it has had: it is repeated until its answer, or the connection's end.
+        if (!message.isSent) {
+          this.#unanswered.delete(id);
+        }
+      };
+      message.timer = Number.isFinite(timeout) ? setTimeout(late, timeout) : null;
+      this.#unanswered.set(id, message);
       // Behind messages that have to be repeated, so that the order holds.
       if (this.#retries.size === 0) {
-        this.#sendText(request);
+        this.#sendMessage(message);
       }
     });
   }
 
   /** Closes the connection for ever. Messages without an answer are rejected. */
   close() {
-    this.#closed = true;
+    this.#end("the client was closed");
+    this.#socket?.close(1000);
+  }
+
+  #end(reason, closed) {
+    if (this.#ended) {
+      return;
+    }
+    this.#ended = reason;
+    this.#open = false;
     clearTimeout(this.#timer);
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#liveness);
-    this.#socket?.close(1000);
     for (const { reject, timer } of this.#unanswered.values()) {
       clearTimeout(timer);
-      reject(new Error("the client was closed"));
+      reject(new HubError("ended", reason));
     }
     this.#unanswered.clear();
+    call(this.#onState, "ended", closed);
   }
 
   #connect() {
     const socket = new this.#WebSocket(this.#url);
     this.#socket = socket;
+    // A handshake takes no longer than a silent connection does.
+    clearTimeout(this.#liveness);
+    this.#liveness = setTimeout(() => this.#giveUp(), this.#pingAfter + this.#pongWithin);
     socket.onopen = () => {
       this.#open = true;
       this.#retries.clear();
@@ -168,7 +211,7 @@ export class HubClient {
       this.#sendToken(socket, () => {
         this.#ready = true;
         this.#topics.forEach((state) => this.#sendSubscription(state));
-        this.#unanswered.forEach(({ request }) => this.#sendText(request));
+        this.#unanswered.forEach((message) => this.#sendMessage(message));
         call(this.#onState, "open");
       });
     };
@@ -183,10 +226,22 @@ export class HubClient {
       const wasOpen = this.#open;
       this.#open = false;
       clearTimeout(this.#liveness);
-      if (wasOpen) {
-        call(this.#onState, "closed");
+      for (const [id, message] of this.#unanswered) {
+        message.isSent = false;
+        if (message.isGivenUp) {
+          this.#unanswered.delete(id);
+        }
       }
-      if (!this.#closed) {
+      const { code, reason } = closed;
+      if (wasOpen) {
+        call(this.#onState, "closed", { code, reason });
+      }
+      // A text that has expired or is not accepted stays so, and no token stays none.
+      const isFinal = typeof this.#token === "string" ? code === 4001 || code === 4004 : !this.#token && code === 4003;
+      if (isFinal) {
+        this.#end(`the hub does not accept the token, and there is no other: ${code} ${reason}`, { code, reason });
+      }
+      if (!this.#ended) {
         const own = jittered(Math.min(FIRST_WAIT * 2 ** this.#failures++, LONGEST_WAIT));
         const hint = retryAfter(closed);
         const told = hint > LONGEST_HINT ? jittered(LONGEST_HINT) : hint;
@@ -201,7 +256,7 @@ export class HubClient {
    */
   #watch() {
     clearTimeout(this.#liveness);
-    if (this.#closed || !this.#open) {
+    if (this.#ended || !this.#open) {
       return;
     }
     this.#liveness = setTimeout(() => {
@@ -227,6 +282,11 @@ export class HubClient {
     if (this.#open && this.#ready) {
       this.#socket.send(text);
     }
+  }
+
+  #sendMessage(message) {
+    message.isSent = this.#open && this.#ready;
+    this.#sendText(message.request);
   }
 
   /** Sends a fresh token, and then does the rest. A connection without one is given up, and the next has another try. */
@@ -314,17 +374,22 @@ export class HubClient {
         // Without a reason the client has asked for it.
         if (state && answer.reason) {
           this.#topics.delete(answer.topic);
-          call(state.onError, new Error(answer.reason));
+          call(state.onError, new HubError("refused", answer.reason));
         }
+        break;
+      case "direct":
+        call(this.#onDirect, answer.data);
         break;
       case "error":
         if (answer.retry && answer.id) {
-          this.#retries.add(answer.id);
-          this.#retryTimer ??= setTimeout(() => this.#retry(), RETRY);
+          if (this.#unanswered.has(answer.id)) {
+            this.#retries.add(answer.id);
+            this.#retryTimer ??= setTimeout(() => this.#retry(), RETRY);
+          }
         } else if (answer.id) {
-          this.#answered(answer.id, ({ reject }) => reject(new Error(answer.reason)));
+          this.#answered(answer.id, ({ reject }) => reject(new HubError("refused", answer.reason)));
         } else {
-          call(state?.onError, new Error(answer.reason));
+          call(state?.onError, new HubError("refused", answer.reason));
         }
         break;
     }
@@ -349,6 +414,6 @@ export class HubClient {
   #retry() {
     this.#retryTimer = null;
     this.#retries.clear();
-    this.#unanswered.forEach(({ request }) => this.#sendText(request));
+    this.#unanswered.forEach((message) => this.#sendMessage(message));
   }
 }

@@ -3,17 +3,21 @@
 // Before Node 22 it needs the package `ws`, found by NODE_PATH. It prints `ok NAME` for each check that holds.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { createRequire } from "node:module";
+import { createHmac } from "node:crypto";
 import { once } from "node:events";
-import { HubClient } from "../../bindings/js/tautline-hub.js";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { HubClient, HubError } from "../../bindings/js/tautline-hub.js";
 
 const [port, program, ...args] = process.argv.slice(2);
 const require = createRequire(`${process.env.NODE_PATH ?? "."}/`);
 const WebSocket = globalThis.WebSocket ?? require("ws").WebSocket;
 const url = `ws://127.0.0.1:${port}/`;
 
-const start = async () => {
-  const server = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
+const start = async (...further) => {
+  const server = spawn(program, [...args, ...further], { stdio: ["ignore", "pipe", "inherit"] });
   await once(server.stdout, "data");
   return server;
 };
@@ -196,7 +200,8 @@ const publisher = client();
   await until("it is given up", () => sockets.length >= 2);
   await until("it connects again", () => hub.isOpen);
   ok("a connection that is half open");
-  await assert.rejects(hub.publish("log:d", 1, { timeout: 50 }), /not answered in 50 ms/);
+  const late = await hub.publish("log:d", 1, { timeout: 50 }).catch((error) => error);
+  assert(late instanceof HubError && late.code === "timeout" && late.message === "the hub has not answered in 50 ms");
   assert.equal(sockets.length >= 2, true);
   hub.close();
   ok("a publish without an answer");
@@ -214,11 +219,139 @@ const publisher = client();
     }
     close() {}
   }
-  const hub = new HubClient(url, { WebSocket: Refusing, token: "t" });
+  const asked = [];
+  const hub = new HubClient(url, { WebSocket: Refusing, token: () => asked.push("t") && "t" });
   await until("it connects again", () => times.length >= 5);
   hub.close();
   assert(times[4] - times[0] >= 600, `it waits longer each time: ${times}`);
+  assert(asked.length >= 4, "each connection has a fresh token");
   ok("a token that is not accepted");
+}
+{
+  // A hub that refuses a message twice, and later ones until it comes again.
+  const publications = [];
+  class Away {
+    constructor() {
+      setTimeout(() => this.onopen?.());
+    }
+    send(text) {
+      const { id, data } = JSON.parse(text);
+      publications.push(data);
+      const isAway = publications.filter((other) => other === 1).length < 3;
+      const answer = isAway ? { type: "error", reason: "away", retry: true, id } : { type: "published", id, offset: 1 };
+      setTimeout(() => this.onmessage?.({ data: JSON.stringify(answer) }));
+    }
+    close() {}
+  }
+  const hub = new HubClient(url, { WebSocket: Away });
+  await until("it connects", () => hub.isOpen);
+  const first = assert.rejects(hub.publish("log:e", 1, { timeout: 100 }), { code: "timeout" });
+  assert.equal((await hub.publish("log:e", 2)).offset, 1);
+  await first;
+  assert.deepEqual(publications, [1, 2, 1, 2, 1, 2], "the hub waits for the first one, though nobody else does");
+  hub.close();
+  ok("a message that nobody waits for any more");
+}
+{
+  // A socket that is never open, as behind a firewall that drops packets.
+  let sockets = 0;
+  class Stuck {
+    constructor() {
+      sockets++;
+    }
+    close() {}
+  }
+  const hub = new HubClient(url, { WebSocket: Stuck, pingAfter: 50, pongWithin: 50 });
+  await until("it tries again", () => sockets >= 3);
+  hub.close();
+  ok("a handshake without an end");
+}
+{
+  const hub = new HubClient(url, { WebSocket, maxUnanswered: 3 });
+  const got = [];
+  await subscribed(hub, "log:f", ({ data }) => got.push(data));
+  const at = await hub.publish("log:f", 0, { id: "order-7" });
+  assert.deepEqual(await publisher.publish("log:f", 0, { id: "order-7" }), at, "a message is stored once");
+  await until("it arrives", () => got.length === 1);
+  await kill(server);
+  await until("the end is noticed", () => !hub.isOpen);
+  const waiting = [1, 2, 3].map((n) => hub.publish("log:f", n));
+  await assert.rejects(hub.publish("log:f", 4), { code: "busy", message: /^3 messages wait/ });
+  server = await start();
+  const offsets = (await Promise.all(waiting)).map(({ offset }) => offset);
+  assert(offsets[0] < offsets[1] && offsets[1] < offsets[2]);
+  await until("all of them arrive", () => got.length === 4);
+  assert.deepEqual(got, [0, 1, 2, 3]);
+  const last = hub.publish("log:f", 5, { timeout: Infinity });
+  hub.close();
+  await assert.rejects(last, { code: "ended" });
+  await assert.rejects(hub.publish("log:f", 6), { code: "ended" });
+  ok("messages that wait for a hub");
 }
 publisher.close();
 await kill(server);
+{
+  const folder = mkdtempSync(join(tmpdir(), "hub-"));
+  const secret = "0123456789abcdef0123456789abcdef";
+  writeFileSync(join(folder, "secret"), secret);
+  writeFileSync(
+    join(folder, "hub.toml"),
+    `[tokens]
+    secrets = ["secret"]
+    required = true
+    login-within = 1
+    [[namespace]]
+    topics = "*"
+    users = ["subscribe", "publish", "history"]
+    kind = "history"
+    [[key]]
+    name = "app"
+    file = "secret"
+    scopes = ["publish", "users"]
+    topics = ["*"]`,
+  );
+  const token = (seconds) => {
+    const part = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const text = `${part({ alg: "HS256" })}.${part({ sub: "ann", exp: Math.floor(Date.now() / 1000 + seconds) })}`;
+    return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+  };
+  const ask = async (operation, body) => {
+    const headers = { authorization: `Bearer ${secret}` };
+    const to = `http://127.0.0.1:${port}/api/${operation}`;
+    assert.equal((await fetch(to, { method: "POST", headers, body: JSON.stringify(body) })).status, 200);
+  };
+  server = await start("--rules", join(folder, "hub.toml"));
+  let asked = 0;
+  const [states, direct, got] = [[], [], []];
+  const hub = new HubClient(url, {
+    WebSocket,
+    // The hub asks for another one in the middle of a short life.
+    token: async () => token(++asked === 1 ? 4 : 7200),
+    onState: (state, closed) => states.push(closed ? `${state} ${closed.code}` : state),
+    onDirect: (data) => direct.push(data),
+  });
+  await subscribed(hub, "a", ({ data }) => got.push(data));
+  await until("the hub asks for a token", () => asked === 2);
+  await hub.publish("a", 1);
+  await until("it arrives", () => got.length === 1);
+  await ask("publish", { user: "ann", data: 7 });
+  await ask("disconnect", { user: "ann" });
+  await until("it comes back", () => states.at(-2) === "closed 4002" && states.at(-1) === "open");
+  assert.equal(asked, 3, "with a fresh token");
+  await hub.publish("a", 2);
+  await until("it goes on", () => got.length === 2);
+  assert.deepEqual([got, direct], [[1, 2], [7]]);
+  hub.close();
+  assert.equal(states.at(-1), "ended");
+  ok("fresh tokens");
+  for (const [what, code] of [[token(3), 4001], ["a.b.c", 4004], [undefined, 4003]]) {
+    const ends = [];
+    const fixed = new HubClient(url, { WebSocket, token: what, onState: (...state) => ends.push(state) });
+    await until("it ends", () => ends.at(-1)?.[0] === "ended");
+    assert.equal(ends.at(-1)[1].code, code);
+    await assert.rejects(fixed.publish("a", 1), { code: "ended" });
+  }
+  ok("fixed tokens");
+  await kill(server);
+  rmSync(folder, { recursive: true });
+}
