@@ -205,7 +205,7 @@ fn xdp_stages() -> [Stage; 5] {
 }
 
 fn python_stages(options: &[&str]) -> ExitCode {
-    let mut stages = vec![stage("python", 10, python::test)];
+    let mut stages = vec![build(), stage("python", 10, python::test)];
     match *options {
         [] => {}
         ["--conformance"] => stages.push(stage("autobahn python", 5, autobahn::python)),

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{run, run_logged, succeeds};
 use crate::stage::Context;
-use crate::{install, paths};
+use crate::{install, paths, taut};
 
 /// The manifest of the package's native part, a workspace of its own.
 pub(crate) const MANIFEST: &str = "bindings/python/Cargo.toml";
@@ -58,6 +58,8 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run_logged(&mut install, &log, context.deadline)?;
     let mut pytest = module(&venv, "pytest");
     pytest.args(["-q", "-p", "no:cacheprovider", "tests"]).current_dir(tests_parent());
+    // The hub that its client's tests kill and start again.
+    pytest.env("TAUTLINE_PROGRAM", taut::program());
     run(&mut pytest, context.deadline)
 }
 
