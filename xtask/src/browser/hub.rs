@@ -1,7 +1,10 @@
-//! The JavaScript client of a hub and an `EventSource`, in a page of `taut serve --app hub`.
+//! The JavaScript client of a hub, an `EventSource` and the example chat, in pages of `taut serve --app hub`.
 
 use std::process::Command;
 
+use serde_json::json;
+
+use super::checks::{check, expect, fits, has_names};
 use super::chromium::Browser;
 use super::live::wait_for;
 use crate::outcome::{Failure, Outcome};
@@ -48,17 +51,41 @@ const EVENTS: &str = "(() => {
     window.hasReturned = () => window.isLate && all.at(-1) === 'again';
 })() && true";
 
-pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
-    let port = taut::free_port()?;
-    let start = |name: &str| {
-        let mut serve = Command::new(taut::program());
-        serve.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}"), "--files"]);
-        serve.arg(paths::root().join("bindings/js"));
-        let mut server = Running::start_logged(&mut serve, &paths::log(name))?;
-        taut::wait_until_listening(port, &mut server, context.deadline)?;
-        Ok::<Running, Failure>(server)
+/// Two people enter the chat: the page, and the same page in a frame.
+const CHAT: &str = "(() => {
+    const frame = document.createElement('iframe');
+    frame.title = 'the other one';
+    frame.src = location.href;
+    const enter = (page, name) => {
+        page.forms.enter.elements.name.value = name;
+        page.forms.enter.requestSubmit();
     };
-    let server = start("browser-hub")?;
+    frame.onload = () => {
+        window.pages = [document, frame.contentDocument];
+        ['ann', '<b>bob</b>'].forEach((name, at) => enter(pages[at], name));
+    };
+    const texts = (page, selector) => [...page.querySelectorAll(selector)].map((one) => one.textContent);
+    const all = (holds) => !!window.pages && pages.every(holds);
+    window.say = (at, text) => {
+        pages[at].forms.say.elements.text.value = text;
+        pages[at].forms.say.requestSubmit();
+    };
+    window.haveState = (state) => all((page) => texts(page, '#state')[0] === state);
+    window.haveMembers = () => all((page) => texts(page, '#members')[0] === '<b>bob</b>, ann');
+    window.haveMessages = (...wanted) => all((page) => texts(page, '#messages li').join('|') === wanted.join('|'));
+    window.waiting = (at) => texts(pages[at], '.waits').length;
+    document.body.append(frame);
+})() && true";
+const HOSTILE: &str = "<img src=x onerror=top.hacked=1>";
+
+pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
+    client_and_events(context, browser)?;
+    chat(context, browser)
+}
+
+fn client_and_events(context: &Context, browser: &mut Browser) -> Outcome {
+    let port = taut::free_port()?;
+    let server = start(context, port, "browser-hub")?;
     browser.open(&format!("http://127.0.0.1:{port}/package.json"))?;
     browser.value(SCRIPT)?;
     wait_for(browser, "!!window.isDone && window.isDone()", "all messages of the hub")?;
@@ -66,8 +93,53 @@ pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
     wait_for(browser, "window.hasEvents()", "all events of the hub")?;
     // The browser comes back by itself, with a place of a life of the hub that is over.
     drop(server);
-    let _server = start("browser-hub-again")?;
+    let _server = start(context, port, "browser-hub-again")?;
     wait_for(browser, "!!window.isLate", "the return of the EventSource")?;
     browser.value("hub.publish('log:e', 'again') && true")?;
     wait_for(browser, "window.hasReturned()", "events after the return")
+}
+
+/// Names, presence, history and a hub that is killed, in the example page.
+fn chat(context: &Context, browser: &mut Browser) -> Outcome {
+    let port = taut::free_port()?;
+    let server = start(context, port, "browser-chat")?;
+    browser.show(360, "light")?;
+    browser.open(&format!("http://127.0.0.1:{port}/chat/"))?;
+    for event in ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"] {
+        browser.events(event);
+    }
+    browser.value(CHAT)?;
+    wait_for(browser, "!!window.haveMembers && haveState('connected') && haveMembers()", "both members")?;
+    browser.value("say(0, 'hello')")?;
+    wait_for(browser, "haveMessages('ann: hello')", "a message of the chat")?;
+    browser.value(&format!("say(1, '{HOSTILE}')"))?;
+    let both = format!("'ann: hello', '<b>bob</b>: {HOSTILE}'");
+    wait_for(browser, &format!("haveMessages({both})"), "an answer in the chat")?;
+    expect(browser, "typeof window.hacked", &json!("undefined"))?;
+    has_names(browser)?;
+    fits(browser)?;
+    for event in ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"] {
+        let found = browser.events(event);
+        check(found.is_empty(), || format!("{event}: {found:?}"))?;
+    }
+    drop(server);
+    wait_for(browser, "haveState('connecting again')", "the end of the hub")?;
+    browser.value("say(0, 'still here')")?;
+    expect(browser, "waiting(0)", &json!(1))?;
+    let _server = start(context, port, "browser-chat-again")?;
+    // The log is gone with its process. The message that waited comes once, and both are members again.
+    let after = format!("haveMessages({both}, 'Some earlier messages are gone.', 'ann: still here')");
+    wait_for(browser, &after, "the message that waited")?;
+    wait_for(browser, "haveState('connected') && haveMembers()", "both members again")?;
+    browser.show(1360, "light")
+}
+
+/// A hub with the client and the chat among its files.
+fn start(context: &Context, port: u16, name: &str) -> Result<Running, Failure> {
+    let mut serve = Command::new(taut::program());
+    serve.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}"), "--files"]);
+    serve.arg(paths::root().join("bindings/js"));
+    let mut server = Running::start_logged(&mut serve, &paths::log(name))?;
+    taut::wait_until_listening(port, &mut server, context.deadline)?;
+    Ok(server)
 }
