@@ -13,6 +13,8 @@ use tautline::{
 /// Events that wait for the application. Above it, the client stops reading.
 const MOST_WAITING: usize = 4_096;
 const RETRY: Duration = Duration::from_millis(500);
+const PING_AFTER: Duration = Duration::from_secs(20);
+const PONG_WITHIN: Duration = Duration::from_secs(10);
 
 /// The reason why a client did not do what it was asked for.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub enum ClientError {
     NotJson,
     /// Too many messages have no answer yet, or too much waits for the client's loop.
     Busy,
+    /// There is no connection, and the message is to be sent now or not at all.
+    Offline,
 }
 
 impl fmt::Display for ClientError {
@@ -34,12 +38,76 @@ impl fmt::Display for ClientError {
             Self::Ended => "the client has ended",
             Self::Timeout => "no event came within the time",
             Self::NotJson => "the data is no JSON text",
-            Self::Busy => "too many messages wait for an answer",
+            Self::Busy => "too many messages wait for an answer: publish this one later",
+            Self::Offline => "there is no connection, so the message was not sent",
         })
     }
 }
 
 impl std::error::Error for ClientError {}
+
+/// The source of tokens of a client.
+type Tokens = Box<dyn FnMut() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send>;
+
+/// Options of a [`Client`].
+pub struct ClientOptions {
+    token: Option<Tokens>,
+    ping_after: Duration,
+    pong_within: Duration,
+    max_unanswered: Option<usize>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { token: None, ping_after: PING_AFTER, pong_within: PONG_WITHIN, max_unanswered: None }
+    }
+}
+
+impl ClientOptions {
+    /// Has a function get a fresh token for each connection, and whenever the hub asks for one.
+    ///
+    /// It runs on the client's thread, and may wait. After an error the client connects again, and asks it again.
+    #[must_use]
+    pub fn token(
+        mut self,
+        fresh: impl FnMut() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    ) -> Self {
+        self.token = Some(Box::new(fresh));
+        self
+    }
+
+    /// Sets the time of silence after which the hub is asked for a message. Default: 20 s.
+    #[must_use]
+    pub const fn ping_after(mut self, silence: Duration) -> Self {
+        self.ping_after = silence;
+        self
+    }
+
+    /// Sets the time in which that message has to come, before the client connects again. Default: 10 s.
+    #[must_use]
+    pub const fn pong_within(mut self, longest: Duration) -> Self {
+        self.pong_within = longest;
+        self
+    }
+
+    /// Sets the number of messages that may wait for the hub's answer, also without a connection. Default: 128.
+    #[must_use]
+    pub const fn max_unanswered(mut self, most: usize) -> Self {
+        self.max_unanswered = Some(most);
+        self
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("has_token", &self.token.is_some())
+            .field("ping_after", &self.ping_after)
+            .field("pong_within", &self.pong_within)
+            .field("max_unanswered", &self.max_unanswered)
+            .finish()
+    }
+}
 
 /// A client of a hub. It keeps one connection, on a thread of its own, and ends when it is dropped.
 pub struct Client {
@@ -80,12 +148,28 @@ impl Client {
     /// If [no attempt can use](Target::check) the target, or the loop cannot start.
     // Optimised, a loop is compiled again by each crate that starts it: so only programs with a client compile this one.
     #[cfg_attr(not(debug_assertions), inline)]
-    pub fn connect(mut target: Target, tls: ClientConfig) -> Result<Self, tautline::Error> {
+    pub fn connect(target: Target, tls: ClientConfig) -> Result<Self, tautline::Error> {
+        Self::connect_with(target, tls, ClientOptions::default())
+    }
+
+    /// Begins to connect likewise, with options.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    #[cfg_attr(not(debug_assertions), inline)]
+    pub fn connect_with(
+        mut target: Target,
+        tls: ClientConfig,
+        options: ClientOptions,
+    ) -> Result<Self, tautline::Error> {
         target.check()?;
         let reconnect = Reconnect::new(Duration::from_millis(100), Duration::from_secs(5));
         target.reconnect.get_or_insert(reconnect);
         let shared = Arc::<Shared>::default();
-        let handler = Loop { shared: shared.clone() };
+        if let Some(most) = options.max_unanswered {
+            shared.lock().session = Session::new().with_max_unanswered(most);
+        }
+        let handler = Loop { shared: shared.clone(), options, heard: Instant::now(), asked: None };
         let handle = tautline::Client::new(tls).target(target).start(move |_| handler)?;
         Ok(Self { shared, handle })
     }
@@ -95,16 +179,17 @@ impl Client {
     /// # Errors
     /// If the client has ended.
     pub fn subscribe(&self, topic: &str, subscribe: Subscribe) -> Result<(), ClientError> {
-        self.shared.lock().session.subscribe(topic, subscribe);
+        self.running()?.session.subscribe(topic, subscribe);
         self.flush()
     }
 
     /// Sends a token now, and first after each reconnection: at the begin, and after [`Event::TokenWanted`](crate::Event).
+    /// [`ClientOptions::token`] does that by itself.
     ///
     /// # Errors
     /// If the client has ended.
     pub fn set_token(&self, token: impl Into<String>) -> Result<(), ClientError> {
-        self.shared.lock().session.set_token(token);
+        self.running()?.session.set_token(token);
         self.flush()
     }
 
@@ -113,36 +198,35 @@ impl Client {
     /// # Errors
     /// If the client has ended.
     pub fn unsubscribe(&self, topic: &str) -> Result<(), ClientError> {
-        self.shared.lock().session.unsubscribe(topic);
+        self.running()?.session.unsubscribe(topic);
         self.flush()
     }
 
-    /// Publishes a JSON text, like [`Session::publish_surely`]. Returns its identifier, which an event names later.
+    /// Publishes a JSON text, like [`Session::publish`]. Returns its identifier, which an event names later.
     ///
     /// # Errors
     /// If `data` is no JSON text, too many messages have no answer, or the client has ended.
     pub fn publish(&self, topic: &str, key: Option<&str>, data: &str) -> Result<String, ClientError> {
-        let mut state = self.shared.lock();
-        let unanswered = state.session.unanswered();
-        let id = state.session.publish_surely(topic, key, data);
-        drop(state);
-        let id = id.ok_or(if unanswered > 0 { ClientError::Busy } else { ClientError::NotJson })?;
+        let id = self.running()?.session.publish(topic, key, data)?;
         self.flush()?;
         Ok(id)
     }
 
-    /// Publishes a JSON text at most once: nothing repeats or answers it. Without a connection it is lost.
+    /// Publishes a JSON text with an identifier of your own, like [`Session::publish_with_id`].
     ///
     /// # Errors
-    /// If `data` is no JSON text, or the client has ended.
+    /// As [`publish`](Self::publish), and if a message with this identifier has no answer yet.
+    pub fn publish_with_id(&self, id: &str, topic: &str, key: Option<&str>, data: &str) -> Result<(), ClientError> {
+        self.running()?.session.publish_with_id(id, topic, key, data)?;
+        self.flush()
+    }
+
+    /// Publishes a JSON text at most once: nothing repeats or answers it.
+    ///
+    /// # Errors
+    /// If `data` is no JSON text, there is no connection, or the client has ended.
     pub fn publish_once(&self, topic: &str, key: Option<&str>, data: &str) -> Result<(), ClientError> {
-        let mut state = self.shared.lock();
-        let is_sent = state.session.publish(topic, key, data);
-        let is_connected = state.conn.is_some();
-        drop(state);
-        if !is_sent && is_connected {
-            return Err(ClientError::NotJson);
-        }
+        self.running()?.session.publish_once(topic, key, data)?;
         self.flush()
     }
 
@@ -184,6 +268,12 @@ impl Client {
         }
     }
 
+    /// The state of a client that has not ended.
+    fn running(&self) -> Result<MutexGuard<'_, State>, ClientError> {
+        let state = self.shared.lock();
+        if state.has_ended { Err(ClientError::Ended) } else { Ok(state) }
+    }
+
     /// Has the loop send the session's frames.
     fn flush(&self) -> Result<(), ClientError> {
         let conn = self.shared.lock().conn.clone();
@@ -212,6 +302,10 @@ impl fmt::Debug for Client {
 /// The client's part in its loop.
 struct Loop {
     shared: Arc<Shared>,
+    options: ClientOptions,
+    /// The time of the hub's last message, and that at which it was asked for one since.
+    heard: Instant,
+    asked: Option<Instant>,
 }
 
 impl Loop {
@@ -219,6 +313,43 @@ impl Loop {
         let mut state = self.shared.lock();
         while let Some(frame) = state.session.next_frame() {
             conn.send(Outgoing::text(&frame));
+        }
+    }
+
+    fn hear(&mut self) {
+        (self.heard, self.asked) = (Instant::now(), None);
+    }
+
+    /// Gives the session a fresh token, if there is a function for it. False if that failed.
+    fn renew_token(&mut self) -> bool {
+        match self.options.token.as_mut().map(|fresh| fresh()) {
+            Some(Ok(token)) => self.shared.lock().session.set_token(token),
+            Some(Err(error)) => {
+                log::warn!("the client of a hub gets no token: {error}");
+                return false;
+            }
+            None => {}
+        }
+        true
+    }
+
+    /// Asks a silent hub for a message, and gives up a connection on which none comes: one whose network is gone can stay open
+    /// for many minutes.
+    fn watch(&mut self, conn: &mut Conn<'_, ()>) {
+        if self.shared.lock().is_paused {
+            // Messages wait in the socket.
+            return self.hear();
+        }
+        match self.asked {
+            Some(asked) if asked.elapsed() >= self.options.pong_within => {
+                log::debug!("the hub has not answered a ping in {:?}", self.options.pong_within);
+                conn.reconnect();
+            }
+            None if self.heard.elapsed() >= self.options.ping_after => {
+                self.asked = Some(Instant::now());
+                self.shared.lock().session.ping();
+            }
+            _ => {}
         }
     }
 }
@@ -235,12 +366,20 @@ impl Handler for Loop {
         state.session.retry();
         let conn = state.conn.clone();
         drop(state);
+        let act = |client: &mut Self, conn: &mut Conn<'_, ()>| {
+            client.watch(conn);
+            client.send(conn);
+        };
         // A connection that has ended has nothing to repeat.
-        let _ = conn.map(|conn| conn.with_conn(|client: &mut Self, conn| client.send(conn)));
+        let _ = conn.map(|conn| conn.with_conn(act));
         shard.set_timer(RETRY, id);
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+        if !self.renew_token() {
+            return conn.reconnect();
+        }
+        self.hear();
         let mut state = self.shared.lock();
         state.conn = Some(conn.handle());
         state.session.opened();
@@ -253,14 +392,24 @@ impl Handler for Loop {
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        self.hear();
         let mut state = self.shared.lock();
         let event = message.text().and_then(|text| state.session.received(text));
-        if let Some(event) = event {
-            self.shared.push(&mut state, event);
-            if state.events.len() > MOST_WAITING && !state.is_paused {
-                state.is_paused = true;
-                conn.pause(true);
+        match event {
+            Some(Event::TokenWanted(_)) if self.options.token.is_some() => {
+                drop(state);
+                // Without one the hub closes the connection, and the next one has another try.
+                self.renew_token();
+                return self.send(conn);
             }
+            Some(event) => {
+                self.shared.push(&mut state, event);
+                if state.events.len() > MOST_WAITING && !state.is_paused {
+                    state.is_paused = true;
+                    conn.pause(true);
+                }
+            }
+            None => {}
         }
         drop(state);
         self.send(conn);
@@ -270,8 +419,11 @@ impl Handler for Loop {
         let mut state = self.shared.lock();
         state.conn = None;
         state.session.closed();
-        let reason = format!("{:#}", closed.cause);
-        self.shared.push(&mut state, Event::Disconnected(reason));
+        let (code, reason) = (closed.code.get(), format!("{:#}", closed.cause));
+        self.shared.push(&mut state, Event::Disconnected(code, reason));
+        if self.options.token.is_none() && [4001, 4004].contains(&code) {
+            self.shared.push(&mut state, Event::TokenWanted(0));
+        }
     }
 
     fn on_connect_failed(&mut self, _: DialId, error: &ConnectError, retry: Option<Duration>) {

@@ -75,7 +75,7 @@ mod shared;
 mod taken;
 mod track;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, ClientOptions};
 pub use config::{Config, Kind};
 pub use handler::HubHandler;
 pub use hooks::HookCounts;

@@ -1,5 +1,6 @@
 //! A client's side of the protocol, without I/O: what it is subscribed to, its offsets, and its messages without an answer.
 
+use crate::client::ClientError;
 use crate::log::Position;
 use crate::protocol::{Answer, Object, random_name};
 use serde_json::value::RawValue;
@@ -64,8 +65,9 @@ pub struct Received {
 pub enum Event {
     /// The connection is open. Subscriptions and unanswered messages were sent again.
     Connected,
-    /// The connection has ended, for this reason. It is opened again.
-    Disconnected(String),
+    /// The connection has ended, with this code of the hub and for this reason. It is opened again. The code is 1006 if there is
+    /// none, and 4001 or 4004 if the hub does not accept the token any more.
+    Disconnected(u16, String),
     /// The subscription to the topic holds. With history: messages after this offset follow.
     Subscribed(Arc<str>, Option<u64>),
     /// A message.
@@ -86,8 +88,10 @@ pub enum Event {
     Left(Arc<str>, String),
     /// The hub ended the subscription to the topic, for this reason: the right to it is gone.
     Ended(Arc<str>, String),
-    /// The hub wants a fresh token within this number of seconds.
+    /// The hub wants a fresh token within this number of seconds. With 0 it has closed the connection for lack of one.
     TokenWanted(u64),
+    /// A message of the application to this user: a JSON text.
+    Direct(String),
     /// The hub did not do what it was asked for: the topic, the message's identifier, and the reason.
     Refused(Option<String>, Option<String>, String),
 }
@@ -112,6 +116,7 @@ pub struct Session {
     name: String,
     topics: BTreeMap<Arc<str>, Topic>,
     unanswered: VecDeque<(String, String)>,
+    max_unanswered: usize,
     /// Identifiers of messages that the hub could not take yet.
     retries: Vec<String>,
     next_id: u64,
@@ -142,12 +147,20 @@ impl Session {
             name: random_name(),
             topics: BTreeMap::new(),
             unanswered: VecDeque::new(),
+            max_unanswered: MOST_UNANSWERED,
             retries: Vec::new(),
             next_id: 0,
             outbox: VecDeque::new(),
             is_open: false,
             token: None,
         }
+    }
+
+    /// Sets the number of messages without an answer that it keeps, also without a connection. Default: 128.
+    #[must_use]
+    pub const fn with_max_unanswered(mut self, most: usize) -> Self {
+        self.max_unanswered = most;
+        self
     }
 
     /// Subscribes to a topic, on this connection and all later ones.
@@ -176,38 +189,65 @@ impl Session {
         }
     }
 
-    /// Publishes a JSON text. It is lost without an open connection. False if `data` is no JSON, or if there is no connection.
-    pub fn publish(&mut self, topic: &str, key: Option<&str>, data: &str) -> bool {
-        let is_sent = self.is_open && is_json(data);
-        if is_sent {
-            self.outbox.push_back(publication(topic, key, data).end());
+    /// Publishes a JSON text once. Nothing repeats or answers it.
+    ///
+    /// # Errors
+    /// If `data` is no JSON, or there is no connection.
+    pub fn publish_once(&mut self, topic: &str, key: Option<&str>, data: &str) -> Result<(), ClientError> {
+        check_json(data)?;
+        if !self.is_open {
+            return Err(ClientError::Offline);
         }
-        is_sent
+        self.outbox.push_back(publication(topic, key, data).end());
+        Ok(())
     }
 
-    /// Publishes a JSON text, and repeats it on later connections until the hub answers. Returns its identifier; `None` if `data` is
-    /// no JSON, or too many messages have no answer.
+    /// Publishes a JSON text, and repeats it on later connections until the hub answers. Returns its identifier.
     ///
     /// In a topic with history it is stored once. Subscribers of a plain topic may get it twice after a reconnection.
-    pub fn publish_surely(&mut self, topic: &str, key: Option<&str>, data: &str) -> Option<String> {
-        if self.unanswered.len() >= MOST_UNANSWERED || !is_json(data) {
-            return None;
-        }
+    ///
+    /// # Errors
+    /// If `data` is no JSON, or too many messages have no answer.
+    pub fn publish(&mut self, topic: &str, key: Option<&str>, data: &str) -> Result<String, ClientError> {
         let id = format!("{}-{}", self.name, self.next_id);
+        self.publish_with_id(&id, topic, key, data)?;
         self.next_id += 1;
-        let frame = publication(topic, key, data).text("id", &id).end();
+        Ok(id)
+    }
+
+    /// Publishes a JSON text likewise, with an identifier of your own: an earlier life of the program may have published it.
+    ///
+    /// # Errors
+    /// If `data` is no JSON, too many messages have no answer, or the one with this identifier has none.
+    pub fn publish_with_id(&mut self, id: &str, topic: &str, key: Option<&str>, data: &str) -> Result<(), ClientError> {
+        check_json(data)?;
+        if self.unanswered.len() >= self.max_unanswered || self.is_unanswered(id) {
+            return Err(ClientError::Busy);
+        }
+        let frame = publication(topic, key, data).text("id", id).end();
         // Behind messages that have to be repeated, so that the order holds.
         if self.is_open && self.retries.is_empty() {
             self.outbox.push_back(frame.clone());
         }
-        self.unanswered.push_back((id.clone(), frame));
-        Some(id)
+        self.unanswered.push_back((id.to_owned(), frame));
+        Ok(())
+    }
+
+    /// Asks the hub for a message, to see whether the connection works: it answers at once, without an event.
+    pub fn ping(&mut self) {
+        if self.is_open {
+            self.outbox.push_back(Object::new("ping").end());
+        }
     }
 
     /// The messages that have no answer yet.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.unanswered.len()
+    }
+
+    fn is_unanswered(&self, id: &str) -> bool {
+        self.unanswered.iter().any(|(other, _)| other == id)
     }
 
     /// The last offset of a topic with history, and its epoch.
@@ -285,7 +325,7 @@ impl Session {
                 let id = answer.id.map(Into::<String>::into);
                 if let Some(id) = &id {
                     if answer.retry {
-                        if self.unanswered.iter().any(|(other, _)| other == id) && !self.retries.contains(id) {
+                        if self.is_unanswered(id) && !self.retries.contains(id) {
                             self.retries.push(id.clone());
                         }
                         return None;
@@ -300,6 +340,7 @@ impl Session {
                 let member = owned(answer.member.as_deref());
                 Some(Event::Joined(self.topic_mut(name?)?.0, member, answer.name.unwrap_or_default()))
             }
+            "direct" => Some(Event::Direct(answer.data?.get().to_owned())),
             "token" => Some(Event::TokenWanted(answer.expires.unwrap_or_default())),
             "unsubscribed" => {
                 // Without a reason the client has asked for it, and may have subscribed again since.
@@ -351,8 +392,8 @@ fn token_frame(token: &str) -> String {
     Object::new("token").text("token", token).end()
 }
 
-fn is_json(data: &str) -> bool {
-    serde_json::from_str::<&RawValue>(data).is_ok()
+fn check_json(data: &str) -> Result<(), ClientError> {
+    serde_json::from_str::<&RawValue>(data).map(drop).map_err(|_| ClientError::NotJson)
 }
 
 fn publication(topic: &str, key: Option<&str>, data: &str) -> Object {

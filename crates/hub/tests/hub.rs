@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tautline::{Bridge, ClientConfig, Incoming, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
 use tautline_hub::{
-    Append, Client, Config, Done, Entry, Event, Following, Hub, Log, MemoryLog, Page, Position, Sink, Subscribe,
+    Append, Client, ClientError, Config, Done, Entry, Event, Following, Hub, Log, MemoryLog, Page, Position, Sink,
+    Subscribe,
 };
 
 fn serve(hub: &Hub, port: u16, bridge: Option<Bridge>) -> ServerHandle {
@@ -398,5 +399,8 @@ fn a_target_that_no_attempt_can_use_is_an_error_at_once() {
     let mut target = tautline::Target::new("wss://127.0.0.1:1/").unwrap();
     target.server_name = Some("no name".to_owned());
     let client = Client::connect(target, ClientConfig::default()).unwrap();
-    assert!(matches!(client.next_within(PATIENCE), Err(tautline_hub::ClientError::Ended)));
+    assert!(matches!(client.next_within(PATIENCE), Err(ClientError::Ended)));
+    // Nothing would be sent any more.
+    assert!(matches!(client.publish("log:a", None, "1"), Err(ClientError::Ended)));
+    assert!(matches!(client.subscribe("log:a", Subscribe::default()), Err(ClientError::Ended)));
 }

@@ -5,6 +5,7 @@ mod api;
 #[cfg(feature = "hooks")]
 mod app;
 mod bench;
+mod clients;
 mod events;
 #[path = "../helpers/mod.rs"]
 mod helpers;
