@@ -230,6 +230,13 @@ impl Client {
         self.flush()
     }
 
+    /// The last offset of a topic with history, and its epoch: what [`Subscribe::after`] takes in a later life of the program.
+    #[must_use]
+    pub fn position(&self, topic: &str) -> Option<(u64, Option<String>)> {
+        let state = self.shared.lock();
+        state.session.position(topic).map(|(offset, epoch)| (offset, epoch.map(str::to_owned)))
+    }
+
     /// Waits for the next event.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 """Secure WebSockets at the speed of the wire, for asyncio and for threads.
 
 ``tautline.asyncio`` has the interface of the package ``websockets``, :mod:`tautline.sync` a blocking client,
-:mod:`tautline.callbacks` an interface like that of ``picows``, and :mod:`tautline.tls` TLS for asyncio.
+:mod:`tautline.callbacks` an interface like that of ``picows``, :mod:`tautline.hub` a client of a hub, and
+:mod:`tautline.tls` TLS for asyncio.
 """
 
 from __future__ import annotations

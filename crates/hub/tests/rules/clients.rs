@@ -79,6 +79,12 @@ fn a_message_of_an_earlier_life_is_stored_once() {
     publish(&client, "log:a", None, "2");
     client.subscribe("log:a", Subscribe::default().after(0, None)).unwrap();
     assert_eq!([message(&client).data, message(&client).data], ["1", "2"]);
+    let (offset, epoch) = client.position("log:a").unwrap();
+    drop(client);
+    let client = connect(target(&server), ClientOptions::default());
+    client.subscribe("log:a", Subscribe::default().after(offset, epoch)).unwrap();
+    client.publish("log:a", None, "3").unwrap();
+    assert_eq!(message(&client).data, "3");
     drop(client);
     stop(server);
 }
