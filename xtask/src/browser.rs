@@ -5,6 +5,7 @@ mod chromium;
 mod fixture;
 mod hub;
 mod live;
+mod proxied;
 
 use std::fs;
 use std::path::Path;
@@ -45,6 +46,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     prints(&mut browser)?;
     loads_alone_and_without_errors(&mut browser, &url)?;
     live::test(context, &mut browser, &folder)?;
+    proxied::test(context, &mut browser)?;
     hub::test(context, &mut browser)?;
     println!("pictures: {}", folder.display());
     Ok(())

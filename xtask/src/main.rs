@@ -71,6 +71,8 @@ cargo xtask <task>
   tidy --graph CRATE                the files of a crate, which of them use which, and its circles
   probe                             faults in servers of others, which `taut probe` must find
   interop                           clients and servers in Python, Go and Node against ours, both ways
+  proxied                           servers in Python, Go and Node behind `taut proxy`, with clients of theirs, and the
+                                    Autobahn suite against our server there
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
@@ -139,6 +141,7 @@ fn main() -> ExitCode {
         ["tidy", "--graph", name] => tidy::draw(name),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["proxied"] => stage::run(&proxied_stages()),
         ["probe"] => stage::run(&[build(), stage("probe", 10, interop::faults::run)]),
         ["uring"] => {
             stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
@@ -159,14 +162,11 @@ fn main() -> ExitCode {
             })])
         }
         ["c-library", "--conformance"] => stage::run(&[build(), stage("autobahn C", 5, autobahn::in_c)]),
-        ["acme" | "java"] => only(&words),
+        ["acme" | "alerts" | "java" | "publish" | "redis"] => only(&words),
         ["python", ref options @ ..] => python_stages(options),
         ["dist", ref options @ ..] => dist(options),
-        ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
-        ["alerts"] => stage::run(&[stage("alerts", 5, alerts::test)]),
         ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
-        ["redis"] => stage::run(&[stage("redis", 15, hub::redis)]),
         ["hub-api"] => stage::run(&[build(), stage("hub api", 5, api::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
@@ -202,6 +202,10 @@ fn xdp_stages() -> [Stage; 5] {
         stage("xdp program", 5, xdp::program),
         stage("autobahn xdp", 10, xdp::autobahn),
     ]
+}
+
+fn proxied_stages() -> [Stage; 3] {
+    [build(), stage("proxied", 10, interop::proxied::run), stage("autobahn proxied", 60, autobahn::proxied)]
 }
 
 fn python_stages(options: &[&str]) -> ExitCode {
@@ -257,6 +261,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 20, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
+        ("installs peers in Python, Go and Node", stage("proxied", 10, interop::proxied::run)),
         ("installs a package with the program", stage("package", 5, dist::deb::test)),
         ("packs all crates", stage("publish", 10, publish::check)),
         ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
@@ -272,6 +277,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
+        ("runs some of the cases twice", stage("autobahn proxied", 15, autobahn::proxied_some)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
         ("drops a million futures", stage("cancellations", 15, checks::cancellations)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),

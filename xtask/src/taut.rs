@@ -156,6 +156,27 @@ pub(crate) fn serve(
     Ok(Server { running, port, scheme })
 }
 
+/// Starts `taut proxy` on a free loopback port, with the routes and backends of a configuration, and waits until it listens.
+pub(crate) fn proxy(name: &str, scheme: Scheme, certificates: &Certificates, routes: &str) -> Result<Server, Failure> {
+    let port = free_port()?;
+    let top = match scheme {
+        Scheme::Ws => "plain = true\n".to_owned(),
+        Scheme::Wss => {
+            format!("certificates = [{{ cert = {:?}, key = {:?} }}]\n", certificates.chain, certificates.key)
+        }
+    };
+    let file = paths::own("proxies").join(name).with_extension("toml");
+    fs::create_dir_all(paths::own("proxies"))?;
+    fs::write(&file, top + routes)?;
+    let mut command = Command::new(program());
+    command.args(["proxy", "--listen", &format!("127.0.0.1:{port}"), "--config"]).arg(&file);
+    let log = paths::log(name);
+    let mut running = Running::start_logged(&mut command, &log)?;
+    wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))
+        .inspect_err(|_| show_tail(&log, 20))?;
+    Ok(Server { running, port, scheme })
+}
+
 /// A server for the conformance suite: compression offered, messages of 16 MiB allowed.
 pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates, driver: &str) -> Result<Server, Failure> {
     let further = ["--deflate", "--max-message", "16777216", "--driver", driver];

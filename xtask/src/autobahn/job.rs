@@ -55,6 +55,49 @@ pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
     all(&jobs("server", cases), |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here))
 }
 
+/// All usual cases against `taut serve` behind `taut proxy`: as a tunnel, and message by message.
+pub(crate) fn proxied(context: &Context) -> Outcome {
+    let jobs = |side: &str| jobs(side, &Cases::Usual);
+    fuzz_proxied(context, &jobs("proxied-tunnel"), &jobs("proxied-messages"))
+}
+
+/// Cases that a proxy might spoil, likewise.
+pub(crate) fn proxied_some(context: &Context) -> Outcome {
+    let patterns = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.1", "9.2.1", "10.*", "12.1.1", "13.3.3"];
+    let job = |side: &str| Job {
+        name: format!("proxied-{side}-wss"),
+        scheme: Scheme::Wss,
+        cases: patterns.map(str::to_owned).into(),
+    };
+    fuzz_proxied(context, &[job("tunnel")], &[job("messages")])
+}
+
+fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome {
+    let suite = install(context)?;
+    let certificates = taut::certificates(context)?;
+    let server = taut::serve_conformance(Scheme::Ws, &certificates, "auto")?;
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
+    let deadline = context.deadline;
+    let mut failures = Vec::new();
+    for (jobs, route) in [(tunnels, ""), (messages, "messages = { deflate = true, max-size = \"16MiB\" }\n")] {
+        let proxy = |scheme| {
+            let kind = if route.is_empty() { "tunnel" } else { "messages" };
+            let text = format!(
+                "[[route]]\nto = \"echo\"\n{route}[backend.echo]\nservers = [\"http://127.0.0.1:{}\"]\n",
+                server.port
+            );
+            taut::proxy(&format!("autobahn-proxy-{kind}-{scheme}"), scheme, &certificates, &text)
+        };
+        let (plain, secure) = (proxy(Scheme::Ws)?, proxy(Scheme::Wss)?);
+        let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
+        if let Err(failure) = all(jobs, |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here)) {
+            let (Failure::Failed(reason) | Failure::Skipped(reason)) = failure;
+            failures.push(reason);
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
+}
+
 /// Cases that depend on the driver, against `taut serve` over io_uring: sizes, fragments and closes.
 pub(crate) fn uring(context: &Context) -> Outcome {
     if let Some(reason) = taut::lacks_uring()? {

@@ -2,6 +2,7 @@
 
 pub(crate) mod faults;
 mod peer;
+pub(crate) mod proxied;
 mod venues;
 
 use std::fs;

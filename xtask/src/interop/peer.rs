@@ -24,7 +24,7 @@ pub(super) fn python_source() -> PathBuf {
 }
 
 /// The programs in Go. The last is a peer of TLS alone.
-const GO: [&str; 3] = ["client", "server", "tls"];
+const GO: [&str; 4] = ["client", "server", "backend", "tls"];
 
 /// Another implementation of WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,21 @@ impl Peer {
     /// Its server; arguments follow.
     pub(super) fn server(self) -> Command {
         self.call("server")
+    }
+
+    /// Its server behind a proxy; a port follows.
+    pub(super) fn backend(self) -> Command {
+        self.call("backend")
+    }
+
+    /// Its client of servers behind a proxy, if this peer has one; arguments follow.
+    pub(super) fn proxied(self) -> Option<Command> {
+        (self != Self::Go).then(|| self.call("proxied"))
+    }
+
+    /// Whether its backend decides on frames. ASGI knows messages only.
+    pub(super) fn decides_on_frames(self) -> bool {
+        self != Self::Python
     }
 
     fn call(self, role: &str) -> Command {
@@ -152,7 +167,7 @@ impl Peer {
     fn recipe(self) -> Result<String, Failure> {
         let files: &[&str] = match self {
             Self::Python => &["requirements.txt"],
-            Self::Go => &["go.mod", "go.sum", "client/main.go", "server/main.go", "tls/main.go"],
+            Self::Go => &["go.mod", "go.sum", "client/main.go", "server/main.go", "backend/main.go", "tls/main.go"],
             Self::Node => &["package.json", "package-lock.json"],
         };
         let texts: Result<Vec<String>, _> =
@@ -164,10 +179,13 @@ impl Peer {
         let folder = self.folder();
         match self {
             Self::Python => {
-                process::output(Command::new(folder.join("bin/python")).args(["-c", "import websockets"])).is_some()
+                let imports = ["-c", "import fastapi, uvicorn, websockets"];
+                process::output(Command::new(folder.join("bin/python")).args(imports)).is_some()
             }
             Self::Go => GO.iter().all(|program| folder.join(program).exists()),
-            Self::Node => succeeds("node", &["-e", &format!("require({:?})", folder.join("node_modules/ws"))]),
+            Self::Node => ["express", "ws"].into_iter().all(|name| {
+                succeeds("node", &["-e", &format!("require({:?})", folder.join("node_modules").join(name))])
+            }),
         }
     }
 }

@@ -1,0 +1,90 @@
+//! Servers that others have written behind `taut proxy`, with clients of theirs. `tests/interop/README.md` lists the checks.
+
+use super::peer::{PEERS, Peer, checks};
+use super::ready;
+use crate::outcome::{Failure, Outcome};
+use crate::paths;
+use crate::process::{Deadline, Running, run_logged};
+use crate::stage::Context;
+use crate::taut::{self, Certificates, Scheme, Server};
+
+/// A backend behind a proxy of its own. The route `/NAME/t` is a tunnel, and `/NAME/m` passes messages.
+pub(crate) struct Proxied {
+    _backend: Running,
+    proxy: Server,
+    name: &'static str,
+}
+
+impl Proxied {
+    /// Starts the backend in Node, whose packages must be there.
+    pub(crate) fn in_node(certificates: &Certificates) -> Result<Self, Failure> {
+        Self::start(Peer::Node, certificates)
+    }
+
+    fn start(peer: Peer, certificates: &Certificates) -> Result<Self, Failure> {
+        let (name, port) = (peer.name(), taut::free_port()?);
+        let log = paths::log(&format!("proxied-{name}-backend"));
+        let mut backend = Running::start_logged(peer.backend().arg(port.to_string()), &log)?;
+        ready(&log, &mut backend)?;
+        let route = |way| format!("[[route]]\npath = \"/{name}/{way}\"\nrewrite = \"/\"\nto = \"app\"\n");
+        let backends = format!("messages = {{}}\n[backend.app]\nservers = [\"http://127.0.0.1:{port}\"]\n");
+        let text = route("t") + &route("m") + &backends;
+        let proxy = taut::proxy(&format!("proxied-{name}"), Scheme::Wss, certificates, &text)?;
+        Ok(Self { _backend: backend, proxy, name })
+    }
+
+    /// The address below which the routes are.
+    pub(crate) fn url(&self) -> String {
+        format!("{}/{}/", self.proxy.url().replace("wss", "https"), self.name)
+    }
+}
+
+/// Every backend with every client. The last client has the backend kill itself.
+pub(crate) fn run(context: &Context) -> Outcome {
+    let certificates = taut::certificates(context)?;
+    let mut present = Vec::new();
+    for peer in PEERS {
+        match peer.install(context.deadline) {
+            Ok(()) => present.push(*peer),
+            Err(Failure::Skipped(reason)) => context.skip(&format!("proxied: {}", peer.name()), &reason),
+            failed => failed?,
+        }
+    }
+    if !present.contains(&Peer::Python) {
+        return Err(Failure::Skipped("the client needs Python".to_owned()));
+    }
+    let mut failed = Vec::new();
+    for peer in &present {
+        let proxied = Proxied::start(*peer, &certificates)?;
+        for client in [Peer::Node, Peer::Python].into_iter().filter(|client| present.contains(client)) {
+            match converse(&proxied, *peer, client, &certificates, context.deadline) {
+                Ok(held) => {
+                    eprintln!("{} behind the proxy, client in {}: {held} checks hold", peer.name(), client.name())
+                }
+                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
+                    eprintln!("FAILED {} behind the proxy, client in {}: {reason}", peer.name(), client.name());
+                    failed.push(format!("{} with {}", peer.name(), client.name()));
+                }
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
+}
+
+/// Runs a client against a backend, and returns how many checks held.
+fn converse(
+    proxied: &Proxied,
+    backend: Peer,
+    client: Peer,
+    certificates: &Certificates,
+    deadline: Deadline,
+) -> Result<usize, Failure> {
+    let Some(mut command) = client.proxied() else { return Ok(0) };
+    command.arg(proxied.url()).arg(&certificates.ca);
+    if backend.decides_on_frames() {
+        command.arg("frames");
+    }
+    let log = paths::log(&format!("proxied-{}-client-{}", backend.name(), client.name()));
+    run_logged(&mut command, &log, deadline)?;
+    Ok(checks(&log))
+}
