@@ -21,6 +21,8 @@ mod keeper;
 mod ktls;
 mod load;
 mod manager;
+#[cfg(feature = "proxy")]
+mod migration;
 mod output;
 mod pages;
 #[cfg(feature = "proxy")]
