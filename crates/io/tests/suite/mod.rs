@@ -61,7 +61,8 @@ macro_rules! driver_suite {
             }
             moving {
                 no_received_byte_is_lost_or_doubled unsent_bytes_go_along a_driver_that_held_still_goes_on
-                ending_connections_stay listening_sockets_go_along a_driver_that_gave_all_away_hears_nothing_more
+                connections_whose_direction_has_ended_are_held listening_sockets_go_along
+                a_driver_that_gave_all_away_hears_nothing_more
                 a_break_while_all_hold_still_is_reported_once a_connection_that_was_adopted_holds_still_too
             }
             unix {

@@ -3,7 +3,7 @@
 use super::meter::{Meter, note_request};
 use super::side::{Exchange, Side};
 use crate::decision::{proxy_before, source};
-use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded};
+use crate::forward::head::{Client, remove_expectation, remove_hop_by_hop, set_forwarded, websocket_upgrade};
 use crate::forward::identity::set_identity;
 use crate::forward::{Body, Form, Framing};
 use crate::identity::{Random, identify};
@@ -12,7 +12,7 @@ use crate::plan::{Backend, Forward, Plan, Route};
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::Request;
-use tautline::http::header::{HeaderMap, HeaderValue, UPGRADE};
+use tautline::http::header::{HeaderMap, HeaderValue};
 use tautline::http::{Response, Version};
 use tautline::layers::engine::Raw;
 use tautline::layers::ws::handshake::{BodyReader, Reply as Shape};
@@ -117,5 +117,5 @@ fn offered(
 
 /// The protocol to which a client wants to change, if it asks for that.
 fn upgrade_of(request: &Request<'_>) -> Option<HeaderValue> {
-    if request.is_upgrade { request.http.headers().get(UPGRADE).cloned() } else { None }
+    if request.is_upgrade { websocket_upgrade(request.http.headers()) } else { None }
 }

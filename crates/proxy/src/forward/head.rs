@@ -55,6 +55,20 @@ fn tells_of_client(name: &str) -> bool {
     is_address || tells_of_certificate(name)
 }
 
+/// The upgrade that a client asks for: to WebSocket alone, and named by `Connection` (RFC 9110, section 7.8).
+///
+/// A server that changed to another protocol would take requests of which the proxy sees nothing.
+pub fn websocket_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut protocols = headers.get_all(UPGRADE).iter();
+    let is_websocket = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket");
+    if !protocols.next().is_some_and(is_websocket) || protocols.next().is_some() {
+        return None;
+    }
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let is_named = values.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("upgrade"));
+    is_named.then(|| HeaderValue::from_static("websocket"))
+}
+
 /// The client of a request, as its server is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -280,6 +294,25 @@ mod tests {
             assert_eq!(text.matches(&format!("\r\n{field}\r\n")).count(), 1, "{field}: {text}");
         }
         assert_eq!(text.matches("\r\n").count(), 8, "{text}");
+    }
+
+    #[test]
+    fn only_an_upgrade_to_websocket_is_passed_on() {
+        for (fields, is_passed_on) in [
+            (&[("connection", "Upgrade"), ("upgrade", "websocket")][..], true),
+            (&[("connection", "keep-alive, upgrade"), ("upgrade", "WebSocket")], true),
+            (&[("connection", "Upgrade"), ("upgrade", "h2c"), ("sec-websocket-key", "x")], false),
+            (&[("connection", "Upgrade"), ("upgrade", "h2c, websocket")], false),
+            (&[("connection", "Upgrade"), ("upgrade", "websocket"), ("upgrade", "h2c")], false),
+            (&[("upgrade", "websocket"), ("sec-websocket-key", "x")], false),
+            (&[("connection", "Upgrade"), ("sec-websocket-key", "x")], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            assert_eq!(websocket_upgrade(&headers).is_some(), is_passed_on, "{fields:?}");
+        }
     }
 
     #[test]
