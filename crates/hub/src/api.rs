@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Fault, response};
 use crate::config::Kind;
-use crate::control::{MOST_REVOKED, end_all};
+use crate::control::MOST_REVOKED;
 use crate::credentials::{Found, bearer};
 use crate::feed::frame;
 use crate::handler::HubHandler;
@@ -238,7 +238,7 @@ impl HubHandler {
                 if name == "presence" {
                     return Ok(Operation::Presence(topic));
                 }
-                let kind = self.rules.grant(None, &topic).terms.kind(&self.hub.config, &topic);
+                let kind = self.rules.kind(&self.hub.config, &topic);
                 if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, after)) }
             }
             "statistics" => parse::<Nothing>(body).map(|Nothing {}| Operation::Statistics),
@@ -330,7 +330,7 @@ impl HubHandler {
                 {
                     return answer.give(Err(FULL));
                 }
-                end_all(&hub, &user);
+                hub.end_all(&user);
                 hub.control.pass(&user, revoked);
                 answer.give(Ok(match user.strip_prefix(TOKEN) {
                     Some(token) => json!({ "token": token }),

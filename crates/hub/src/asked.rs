@@ -1,11 +1,12 @@
 //! Messages of a connection that wait for the application's answer about the first of them, in their order.
 
+use crate::config::Config;
 use crate::hooks::{Allowed, Verdict};
 use crate::rules::Identity;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tautline::ConnId;
+use tautline::{Conn, ConnId};
 
 /// Messages that wait before the connection is not read any more. Those of the same read still come.
 const PAUSED: usize = 32;
@@ -16,8 +17,8 @@ const KEPT: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Asking {
     /// The number of the question, and the message that it is about.
-    pub(crate) question: Option<(u64, Box<str>)>,
-    pub(crate) verdict: Option<Verdict>,
+    question: Option<(u64, Box<str>)>,
+    verdict: Option<Verdict>,
     waiting: VecDeque<Box<str>>,
     bytes: usize,
     pub(crate) is_paused: bool,
@@ -44,19 +45,40 @@ pub(crate) enum Turn {
 }
 
 impl Asking {
+    /// A message waits for the answer with this number.
+    pub(crate) fn ask(&mut self, number: u64, text: &str) {
+        self.question = Some((number, text.into()));
+    }
+
+    /// Takes an answer. False if it is not the one that it waits for.
+    pub(crate) fn decide(&mut self, number: u64, verdict: Verdict) -> bool {
+        let is_its = self.question.as_ref().is_some_and(|(other, _)| *other == number);
+        if is_its {
+            self.verdict = Some(verdict);
+        }
+        is_its
+    }
+
+    /// Has a message wait behind one that the application is asked about, and pauses a connection that sends many.
+    pub(crate) fn hold(&mut self, conn: &mut Conn<'_, ()>, text: &str, config: &Config) -> Result<(), &'static str> {
+        if !self.wait(text, config.max_unanswered, config.max_unanswered_bytes) {
+            return Err("too many messages wait for the application");
+        }
+        if self.waiting.len() >= PAUSED {
+            self.is_paused = true;
+            conn.pause(true);
+        }
+        Ok(())
+    }
+
     /// Has a message wait. False if there are too many, or too many bytes.
-    pub(crate) fn wait(&mut self, text: &str, most: usize, most_bytes: usize) -> bool {
+    fn wait(&mut self, text: &str, most: usize, most_bytes: usize) -> bool {
         let fits = self.waiting.len() < most && self.bytes < most_bytes;
         if fits {
             self.bytes += text.len();
             self.waiting.push_back(text.into());
         }
         fits
-    }
-
-    /// Whether the connection should not be read meanwhile.
-    pub(crate) fn is_long(&self) -> bool {
-        self.waiting.len() >= PAUSED
     }
 
     pub(crate) fn next(&mut self) -> Step {

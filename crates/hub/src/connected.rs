@@ -50,7 +50,7 @@ impl Connected {
         self.told = now;
     }
 
-    /// The user, by a token or the application.
+    /// The user that it is, by a token or the application.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.access.as_ref()?.identity.as_deref()
     }

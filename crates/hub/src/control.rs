@@ -3,12 +3,10 @@
 //! A host that comes later asks the others, so a revocation lasts as long as one host that knows it.
 
 use crate::credentials::now;
-use crate::mailbox::{Event, ToUser};
 use crate::protocol::random_name;
-use crate::sessions::{Added, TOKEN};
-use crate::shared::Shared;
+use crate::sessions::{Revoked, TOKEN};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, Listening, Outgoing};
 
@@ -28,7 +26,7 @@ pub(crate) struct Control {
     host: String,
     bridge: Option<Bridge>,
     listening: OnceLock<Option<Listening>>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -39,13 +37,21 @@ struct State {
     is_asked: bool,
 }
 
+/// Words of another host.
+pub(crate) struct Heard {
+    /// Users, or tokens, whose connections end.
+    pub(crate) end: Vec<Arc<str>>,
+    /// Users and tokens that are refused for a time. One that is over was taken back.
+    pub(crate) revoked: Vec<(Arc<str>, Duration)>,
+}
+
 #[derive(Default, Serialize, Deserialize)]
 struct News {
     host: String,
     /// Users, or tokens, whose connections end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     end: Vec<String>,
-    /// Names that are refused, each until a second since 1970.
+    /// Users and tokens that are refused, each until a second since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     revoked: Vec<(String, u64)>,
     /// Whether the other hosts are asked for all that are refused.
@@ -55,20 +61,22 @@ struct News {
 
 impl Control {
     pub(crate) fn new(bridge: Option<Bridge>) -> Self {
-        Self { host: random_name(), bridge, listening: OnceLock::new(), state: Mutex::default() }
+        Self { host: random_name(), bridge, listening: OnceLock::new(), state: Arc::default() }
     }
 
-    /// Hears the other hosts from now on.
-    pub(crate) fn begin(&self, hub: &Arc<Shared>) {
+    /// Hears the other hosts from now on. `take` does what they say.
+    pub(crate) fn begin(&self, take: impl Fn(Heard) + Send + Sync + 'static) {
         self.listening.get_or_init(|| {
             let bridge = self.bridge.as_ref()?;
-            let hub = Arc::downgrade(hub);
-            Some(bridge.listen(CHANNEL, move |_, payload| hear(&hub, payload)))
+            let (host, state) = (self.host.clone(), self.state.clone());
+            Some(bridge.listen(CHANNEL, move |_, payload| {
+                hear((&host, &state), payload).into_iter().for_each(&take);
+            }))
         });
     }
 
     /// Asks and tells the others after each connection to the broker, and answers those that have asked.
-    pub(crate) fn tick(&self, hub: &Shared, at: Instant) {
+    pub(crate) fn tick(&self, all: &Revoked, at: Instant) {
         let Some(bridge) = &self.bridge else { return };
         let counters = bridge.counters();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +88,7 @@ impl Control {
         }
         if is_new || state.is_asked && may_answer {
             (state.answered, state.is_asked) = (Some(at), false);
-            for page in hub.revoked.list(at, now().as_secs()).chunks(PAGE) {
+            for page in all.list(at, now().as_secs()).chunks(PAGE) {
                 self.tell(News { revoked: page.to_vec(), ..News::default() });
             }
         }
@@ -101,38 +109,26 @@ impl Control {
     }
 }
 
-fn hear(hub: &Weak<Shared>, payload: &[u8]) {
-    let Some(hub) = hub.upgrade() else { return };
+/// Reads words of another host.
+fn hear((own, state): (&str, &Mutex<State>), payload: &[u8]) -> Option<Heard> {
     let Ok(News { host, end, revoked, ask }) = serde_json::from_slice(payload) else {
-        return log::debug!("words of another host that are no JSON of a hub");
+        log::debug!("words of another host that are no JSON of a hub");
+        return None;
     };
-    if host == hub.control.host {
-        return;
+    if host == own {
+        return None;
     }
     if ask {
-        hub.control.state.lock().unwrap_or_else(PoisonError::into_inner).is_asked = true;
+        state.lock().unwrap_or_else(PoisonError::into_inner).is_asked = true;
     }
-    let (at, since) = (Instant::now(), now().as_secs());
-    for (name, until) in revoked {
-        let left = until.saturating_sub(since).min(MOST_REVOKED);
-        if !is_name(&name) {
-            continue;
-        }
-        let name: Arc<str> = name.into();
-        // One that is over was taken back.
-        match hub.revoked.add(&name, Duration::from_secs(left), at) {
-            Added::New if left > 0 => end_all(&hub, &name),
-            Added::New | Added::Known => {}
-            Added::Full => log::warn!("too many users are revoked: add them to `revoked` in the file of rules"),
-        }
-    }
-    end.iter().filter(|name| is_name(name)).for_each(|name| end_all(&hub, &name.as_str().into()));
-}
-
-/// Ends all connections of a user, or those with a token, on this host.
-pub(crate) fn end_all(hub: &Shared, name: &Arc<str>) {
-    hub.calls.forget(name);
-    hub.rules.tell(|| Event::User(name.clone(), ToUser::End));
+    let since = now().as_secs();
+    let left = |until: u64| Duration::from_secs(until.saturating_sub(since).min(MOST_REVOKED));
+    let revoked = revoked.into_iter().filter(|(name, _)| is_name(name));
+    let end = end.into_iter().filter(|name| is_name(name));
+    Some(Heard {
+        end: end.map(Into::into).collect(),
+        revoked: revoked.map(|(name, until)| (name.into(), left(until))).collect(),
+    })
 }
 
 fn is_name(text: &str) -> bool {

@@ -1,11 +1,13 @@
 //! The entry of connections: tokens, their expiry, and rules that change.
 
 use crate::access::{Access, Arriving, check_subscription, code};
+use crate::asking::{Decided, refusal};
 use crate::connected::Connected;
 use crate::credentials::{Found, find, now};
 use crate::handler::HubHandler;
 use crate::mailbox::ToUser;
 use crate::protocol::Object;
+use crate::pusher;
 use crate::rules::{About, Grant, Identity, Rules, TokenError};
 use crate::sessions::TOKEN;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ impl HubHandler {
             return Reply::Upgrade(upgrade);
         }
         let arriving = match find(request.http, &self.rules.tokens) {
-            Found::Token(token) => match self.identify(token) {
+            Found::Token(token) => match self.hub.identify(&self.rules, token) {
                 Ok(identity) => Some((token.into(), identity)),
                 Err(error) => return unauthorized(error.reason()),
             },
@@ -48,39 +50,40 @@ impl HubHandler {
             Found::Bad(reason) => return unauthorized(reason),
         };
         if let Some(hooks) = self.rules.hooks_about(About::CONNECT) {
-            return self.ask_to_connect(request, upgrade, arriving.map(|(_, identity)| identity), hooks);
+            let asked = (&self.hub, &self.rules, hooks);
+            let identity = arriving.map(|(_, identity)| identity);
+            return self.questions.connect(asked, request, identity, |found| match found {
+                Ok(_) => Decided::Upgrade(upgrade),
+                Err(refused) => Decided::Respond(refusal(refused)),
+            });
         }
         self.arriving = arriving;
         Reply::Upgrade(upgrade)
     }
 
-    pub(crate) fn identify(&self, token: &str) -> Result<Arc<Identity>, TokenError> {
-        let identity = self.rules.identify(token, now())?;
-        if self.hub.revoked.has_any(&identity, Instant::now()) {
-            return Err(TokenError::Revoked);
-        }
-        Ok(identity)
-    }
-
-    /// A connection has opened.
-    pub(crate) fn enter(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+    /// A connection has opened. False if it is not allowed, and closes.
+    pub(crate) fn enter(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) -> bool {
         if self.rules.is_open {
-            return;
+            return true;
         }
         let rules = self.rules.clone();
         let arriving = self.arriving.take();
         let found = opening.request.map_or(Found::None, |request| find(request, &rules.tokens));
-        let identity = match self.admitted.take(conn.id()) {
+        let identity = match self.questions.admitted.take(conn.id()) {
             Some(identity) => self.recheck_revoked(identity),
             None if rules.hooks_about(About::CONNECT).is_some() => {
                 let reason = "the application was not asked about this connection";
-                return conn.close(CloseCode::new(code::REFUSED), reason);
+                conn.close(CloseCode::new(code::REFUSED), reason);
+                return false;
             }
             None => self.identity_of(found, arriving),
         };
         let identity = match identity {
             Ok(identity) => identity,
-            Err(error) => return conn.close(CloseCode::new(code::REFUSED), error.reason()),
+            Err(error) => {
+                conn.close(CloseCode::new(code::REFUSED), error.reason());
+                return false;
+            }
         };
         let is_waiting = identity.is_none() && rules.tokens.is_required;
         if is_waiting {
@@ -88,10 +91,9 @@ impl HubHandler {
         }
         let access = Access::new(None, is_waiting, conn.handle());
         self.conns.entry(conn.id()).or_default().access = Some(Box::new(access));
-        if let Some(identity) = identity {
-            self.become_user(conn, identity);
-        }
+        let fits = identity.is_none_or(|identity| self.become_user(conn, identity));
         self.settle(conn.id());
+        fits
     }
 
     /// The user of a connection that opens, by the token of its request.
@@ -100,7 +102,7 @@ impl HubHandler {
             // A gate may have answered for another connection meanwhile.
             Found::Token(token) => match arriving.filter(|(other, _)| **other == *token) {
                 Some((_, identity)) => Ok(Some(identity)),
-                None => self.identify(token).map(Some),
+                None => self.hub.identify(&self.rules, token).map(Some),
             },
             Found::None => Ok(None),
             Found::Bad(_) => Err(TokenError::Malformed),
@@ -120,7 +122,7 @@ impl HubHandler {
         }
         let id = conn.id();
         let before = self.access(id).and_then(|access| access.identity.clone());
-        let identity = token.map_or(Err(TokenError::Malformed), |token| self.identify(token));
+        let identity = token.map_or(Err(TokenError::Malformed), |token| self.hub.identify(&self.rules, token));
         let is_same = |identity: &Arc<Identity>| before.as_ref().is_none_or(|before| before.user == identity.user);
         let identity = match identity {
             Ok(identity) if is_same(&identity) => identity,
@@ -151,12 +153,12 @@ impl HubHandler {
         }
         let Some(access) = client.access.as_mut() else { return false };
         let is_new = access.identity.as_ref().is_none_or(|before| before.user != identity.user);
-        if is_new && let Some(user) = &identity.user {
-            if !self.hub.sessions.enter(user, rules.max_sessions) {
-                conn.close(CloseCode::new(code::TOO_MANY), "the user has too many connections");
-                return false;
-            }
-            self.users.entry(user.clone()).or_default().push(id);
+        if is_new
+            && let Some(user) = &identity.user
+            && !self.users.enter(&self.hub.sessions, (user, id), rules.max_sessions)
+        {
+            conn.close(CloseCode::new(code::TOO_MANY), "the user has too many connections");
+            return false;
         }
         let left = identity.expires.saturating_add(rules.tokens.conditions.leeway).saturating_sub(now());
         access.identity = Some(identity);
@@ -195,6 +197,9 @@ impl HubHandler {
             RESUME => return self.resume(conn),
             _ => {}
         }
+        if self.pushers.has(conn.id()) {
+            return self.pushers.expire(conn);
+        }
         let rules = self.rules.clone();
         let Some(access) = self.access(conn.id()) else { return };
         let until = access.identity.as_ref().map(|identity| identity.expires);
@@ -222,17 +227,6 @@ impl HubHandler {
         }
     }
 
-    /// A connection of a user has ended.
-    pub(crate) fn leave(&mut self, conn: ConnId, user: &Arc<str>) {
-        self.hub.sessions.leave(user);
-        if let Some(conns) = self.users.get_mut(user) {
-            conns.retain(|other| *other != conn);
-            if conns.is_empty() {
-                self.users.remove(user);
-            }
-        }
-    }
-
     /// Sends something to all connections of a user, or ends them, or those with a token.
     pub(crate) fn take_for_user(&self, shard: &mut ShardContext<'_>, user: &str, what: &ToUser) {
         let of_token: Vec<ConnId>;
@@ -242,16 +236,19 @@ impl HubHandler {
                 of_token = self.conns.iter().filter(|(_, client)| is_its(client)).map(|(conn, _)| *conn).collect();
                 &of_token
             }
-            None => match self.users.get(user) {
-                Some(conns) => conns,
-                None => return,
-            },
+            None => self.users.of(user),
         };
         match what {
-            ToUser::Send(frame) => shard.send_to(conns, Outgoing::text(frame)),
+            ToUser::Send(frame) => {
+                let (of_pusher, own): (Vec<_>, Vec<_>) =
+                    conns.iter().copied().partition(|conn| self.pushers.has(*conn));
+                shard.send_to(&own, Outgoing::text(frame));
+                self.pushers.send_to_user(shard, &of_pusher, (user, frame));
+            }
             ToUser::End => {
-                let code = CloseCode::new(code::DISCONNECTED);
                 for conn in conns {
+                    let of_pusher = self.pushers.has(*conn).then_some(pusher::ENDED);
+                    let code = CloseCode::new(of_pusher.unwrap_or(code::DISCONNECTED));
                     // They are of this loop, which takes that at any time.
                     let _ = shard.close(*conn, code, "the application has ended this connection");
                 }

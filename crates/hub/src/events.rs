@@ -4,20 +4,20 @@
 //! those of WebSockets. [`EventWriter`] writes the hub's messages as events, and keeps the place of each topic, which the client
 //! brings back as `Last-Event-ID`.
 
+use crate::access::Arriving;
 use crate::answer::Fault;
-use crate::asked::Turn;
+use crate::asking::{self, Decided, Questions};
+use crate::config::Config;
 use crate::credentials::{Found, find};
-use crate::handler::HubHandler;
 use crate::log::Position;
-use crate::protocol::{Answer, Object, Request as Action};
-use crate::rules::{Identity, Rights, Rules};
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::protocol::{Answer, Object};
+use crate::query::{decode, parameters};
+use crate::rules::{About, EventRules, Identity, Rights, Rules};
+use crate::shared::Shared;
+use std::sync::Arc;
 use std::time::Duration;
 use tautline::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use tautline::{Address, CloseCode, Conn, Kind, Origins, PieceWriter, Push, Reply, Request, RetryAfter};
+use tautline::{CloseCode, Kind, Origins, PieceWriter, Push, Reply, Request, RetryAfter};
 
 /// The path of the interface.
 pub(crate) const PATH: &str = "/events";
@@ -26,77 +26,6 @@ const MOST_TOPICS: usize = 32;
 const MOST_ID: usize = 8 << 10;
 /// The parameter with the place, for a client that cannot set the header: a page that begins anew.
 const ID_PARAMETER: &str = "last-event-id";
-
-/// The settings of events, in the file of rules.
-#[derive(Clone, Debug)]
-pub(crate) struct EventRules {
-    /// Pages of other origins that may read.
-    pub(crate) origins: Option<Origins>,
-    /// Most streams of this process, and of one address.
-    pub(crate) most: usize,
-    pub(crate) per_address: usize,
-    /// The time after which a client comes back.
-    pub(crate) retry: Duration,
-}
-
-impl Default for EventRules {
-    fn default() -> Self {
-        Self { origins: None, most: 10_000, per_address: 100, retry: Duration::from_secs(2) }
-    }
-}
-
-/// The number of streams, of all loops.
-#[derive(Default)]
-pub(crate) struct Streams(Mutex<HashMap<Option<IpAddr>, usize>>);
-
-impl Streams {
-    /// Counts one more. False if there are too many.
-    fn enter(&self, peer: &Address, rules: &EventRules) -> bool {
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = has_room(&streams, peer, rules);
-        if fits {
-            *streams.entry(None).or_default() += 1;
-            if let Some(source) = source(peer) {
-                *streams.entry(Some(source)).or_default() += 1;
-            }
-        }
-        fits
-    }
-
-    fn has_room(&self, peer: &Address, rules: &EventRules) -> bool {
-        has_room(&self.0.lock().unwrap_or_else(PoisonError::into_inner), peer, rules)
-    }
-
-    fn leave(&self, peer: &Address) {
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut uncount = |key| {
-            if let Some(number) = streams.get_mut(&key) {
-                *number -= 1;
-                if *number == 0 {
-                    streams.remove(&key);
-                }
-            }
-        };
-        uncount(None);
-        if let Some(source) = source(peer) {
-            uncount(Some(source));
-        }
-    }
-}
-
-fn has_room(streams: &HashMap<Option<IpAddr>, usize>, peer: &Address, rules: &EventRules) -> bool {
-    let number = |key| streams.get(&key).copied().unwrap_or_default();
-    number(None) < rules.most && source(peer).is_none_or(|source| number(Some(source)) < rules.per_address)
-}
-
-/// The source that an address counts for: a host of IPv6 has a network of 64 bits.
-fn source(peer: &Address) -> Option<IpAddr> {
-    let Address::Tcp(address) = peer else { return None };
-    Some(match address.ip().to_canonical() {
-        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
-        ip => ip,
-    })
-}
 
 const NO_GET: Fault = Fault::new(405, "method", "events are read with GET", "send the same with GET");
 const NO_TOPICS: Fault = Fault::new(
@@ -125,114 +54,111 @@ const NO_RIGHT: Fault = Fault::new(
 );
 const NEEDS_TOKEN: Fault =
     Fault::new(401, "unauthorized", "this hub needs a token", "send one in header, query or cookie");
-const TOO_MANY: Fault = Fault::new(
+pub(crate) const TOO_MANY: Fault = Fault::new(
     429,
     "too-many-streams",
     "too many streams of this address or process",
     "close others, or raise `per-address` or `most` of [events] in the file of rules",
 );
 
-impl HubHandler {
-    /// Answers a request for events. `None` if it is none.
-    pub(crate) fn begin_events(&mut self, request: &Request<'_>) -> Option<Reply> {
-        if request.http.uri().path() != PATH || request.is_upgrade {
-            return None;
-        }
-        let rules = self.rules.clone();
-        let shared = shared_with(request, &rules.events);
-        let reply = match (request.http.method(), &shared) {
-            (_, Err(fault)) => refusal(fault),
-            (&Method::OPTIONS, Ok(_)) => preflight(),
-            (_, Ok(_)) => match self.try_events(request, &rules) {
-                Ok(push) => push.into(),
-                Err(fault) => refusal(&fault),
-            },
-        };
-        Some(with_headers(reply, shared.unwrap_or_default()))
+/// Answers a request for events. `None` if it is none. The user of a token comes with the answer, for the connection that opens.
+pub(crate) fn begin(
+    (hub, rules, questions): (&Arc<Shared>, &Arc<Rules>, &Questions),
+    request: &Request<'_>,
+) -> Option<(Reply, Option<Arriving>)> {
+    if request.http.uri().path() != PATH || request.is_upgrade {
+        return None;
     }
+    let shared = match shared_with(request, &rules.events) {
+        Ok(shared) => shared,
+        Err(fault) => return Some((Reply::Respond(fault.response()), None)),
+    };
+    if request.http.method() == Method::OPTIONS {
+        return Some((Reply::Respond(with(preflight(), &shared)), None));
+    }
+    let begun = try_begin((hub, rules, questions), request, &shared);
+    Some(begun.unwrap_or_else(|fault| (Reply::Respond(with(refused(&fault), &shared)), None)))
+}
 
-    fn try_events(&mut self, request: &Request<'_>, rules: &Rules) -> Result<Push<()>, Fault> {
-        if *request.http.method() != Method::GET {
-            return Err(NO_GET);
-        }
-        let topics = self.topics_of(request.http)?;
-        let places = places(request.http, &topics)?;
-        let identity = self.reader_of(request, rules)?;
-        let can_read = |topic: &String| rules.grant(identity.as_deref(), topic).rights.has(Rights::SUBSCRIBE);
-        if !topics.iter().all(can_read) {
-            return Err(NO_RIGHT);
-        }
-        if !self.hub.streams.has_room(request.peer, &rules.events) {
-            return Err(TOO_MANY);
-        }
-        Ok(Push::new(EventWriter::new(topics, places, rules.events.retry)).with_type("text/event-stream"))
+fn try_begin(
+    (hub, rules, questions): (&Arc<Shared>, &Arc<Rules>, &Questions),
+    request: &Request<'_>,
+    shared: &HeaderMap,
+) -> Result<(Reply, Option<Arriving>), Fault> {
+    if *request.http.method() != Method::GET {
+        return Err(NO_GET);
     }
+    let topics = topics_of(&hub.config, request.http)?;
+    let places = places(request.http, &topics)?;
+    let arriving = reader_of(hub, rules, request)?;
+    if !hub.streams.has_room(request.peer, &rules.events) {
+        return Err(TOO_MANY);
+    }
+    let Some(hooks) = rules.hooks_about(About::CONNECT) else {
+        check(rules, arriving.as_ref().map(|(_, identity)| &**identity), &topics)?;
+        return Ok((stream(topics, places, (rules, shared)).into(), arriving));
+    };
+    let (identity, of_rules, shared) = (arriving.map(|(_, identity)| identity), rules.clone(), shared.clone());
+    let reply = questions.connect((hub, rules, hooks), request, identity, move |found| match found {
+        Err(refusal) => Decided::Respond(with(asking::refusal(refusal), &shared)),
+        Ok(identity) => match check(&of_rules, identity, &topics) {
+            Ok(()) => Decided::Push(stream(topics, places, (&of_rules, &shared))),
+            Err(fault) => Decided::Respond(with(refused(&fault), &shared)),
+        },
+    });
+    Ok((reply, None))
+}
 
-    /// The user of a request, who is kept for the connection that opens next.
-    fn reader_of(&mut self, request: &Request<'_>, rules: &Rules) -> Result<Option<Arc<Identity>>, Fault> {
-        if rules.is_open {
-            return Ok(None);
-        }
-        let refused = |reason| Fault::new(401, "unauthorized", reason, "send a valid token in header, query or cookie");
-        match find(request.http, &rules.tokens) {
-            Found::Token(token) => {
-                let identity = self.identify(token).map_err(|error| refused(error.reason()))?;
-                self.arriving = Some((token.into(), identity.clone()));
-                Ok(Some(identity))
-            }
-            Found::None if rules.tokens.is_required => Err(NEEDS_TOKEN),
-            Found::None => Ok(None),
-            Found::Bad(reason) => Err(refused(reason)),
-        }
+/// Whether somebody may read these topics.
+fn check(rules: &Rules, identity: Option<&Identity>, topics: &[String]) -> Result<(), Fault> {
+    if identity.is_none() && rules.tokens.is_required && !rules.is_open {
+        return Err(NEEDS_TOKEN);
     }
+    let can_read = |topic: &String| rules.grant(identity, topic).rights.has(Rights::SUBSCRIBE);
+    if topics.iter().all(can_read) { Ok(()) } else { Err(NO_RIGHT) }
+}
 
-    fn topics_of(&self, request: &tautline::http::Request<()>) -> Result<Vec<String>, Fault> {
-        let mut topics: Vec<String> = Vec::new();
-        for value in parameters(request.uri().query(), "topic") {
-            let topic = value.ok_or(NO_TOPICS)?;
-            if topics.len() >= MOST_TOPICS || topics.contains(&topic) || !self.hub.config.allows(&topic) {
-                return Err(NO_TOPICS);
-            }
-            topics.push(topic);
-        }
-        if topics.is_empty() { Err(NO_TOPICS) } else { Ok(topics) }
+/// The user of a request.
+fn reader_of(hub: &Shared, rules: &Rules, request: &Request<'_>) -> Result<Option<Arriving>, Fault> {
+    if rules.is_open {
+        return Ok(None);
     }
+    let refused = |reason| Fault::new(401, "unauthorized", reason, "send a valid token in header, query or cookie");
+    match find(request.http, &rules.tokens) {
+        Found::Token(token) => {
+            let identity = hub.identify(rules, token).map_err(|error| refused(error.reason()))?;
+            Ok(Some((token.into(), identity)))
+        }
+        Found::None => Ok(None),
+        Found::Bad(reason) => Err(refused(reason)),
+    }
+}
 
-    /// A response with events has begun: subscribes to its topics.
-    pub(crate) fn open_events(&mut self, conn: &mut Conn<'_, ()>, request: &tautline::http::Request<()>) {
-        let id = conn.id();
-        if !self.hub.streams.enter(conn.peer(), &self.rules.events) {
-            return conn.close(CloseCode::TRY_AGAIN_LATER, TOO_MANY.reason);
+fn topics_of(config: &Config, request: &tautline::http::Request<()>) -> Result<Vec<String>, Fault> {
+    let mut topics: Vec<String> = Vec::new();
+    for value in parameters(request.uri().query(), "topic") {
+        let topic = value.ok_or(NO_TOPICS)?;
+        if topics.len() >= MOST_TOPICS || topics.contains(&topic) || !config.allows(&topic) {
+            return Err(NO_TOPICS);
         }
-        self.conns.entry(id).or_default().is_stream = true;
-        let Ok(topics) = self.topics_of(request) else { return };
-        let places = places(request, &topics).unwrap_or_default();
-        for (at, topic) in topics.iter().enumerate() {
-            let place = places.get(at).cloned().flatten();
-            let action = Action {
-                action: Cow::Borrowed("subscribe"),
-                after: place.as_ref().map(|place| place.offset),
-                epoch: place.as_ref().map(|place| Cow::Borrowed(&*place.epoch)),
-                ..Action::default()
-            };
-            // As a message would have it, for an application that is asked.
-            let text = Object::new("subscribe").text("topic", topic);
-            let text = match &place {
-                Some(place) => text.number("after", place.offset).text("epoch", &place.epoch).end(),
-                None => text.end(),
-            };
-            if let Err(reason) = self.subscribe(conn, &topic.as_str().into(), &action, (&text, &Turn::Arrived)) {
-                let refused = Object::new("error").text("reason", reason).text("topic", topic);
-                conn.text(&refused.end());
-                return conn.close(CloseCode::TRY_AGAIN_LATER, reason);
-            }
-        }
+        topics.push(topic);
     }
+    if topics.is_empty() { Err(NO_TOPICS) } else { Ok(topics) }
+}
 
-    /// A stream has ended.
-    pub(crate) fn end_events(&self, peer: &Address) {
-        self.hub.streams.leave(peer);
-    }
+/// The messages of a client of WebSockets that subscribe to the topics of a request.
+pub(crate) fn subscriptions(config: &Config, request: &tautline::http::Request<()>) -> Vec<String> {
+    let topics = topics_of(config, request).unwrap_or_default();
+    let places = places(request, &topics).unwrap_or_default();
+    let places = places.into_iter().chain(std::iter::repeat(None));
+    let message = |(topic, place): (&String, Option<Position>)| {
+        let message = Object::new("subscribe").text("topic", topic);
+        match place {
+            Some(place) => message.number("after", place.offset).text("epoch", &place.epoch).end(),
+            None => message.end(),
+        }
+    };
+    topics.iter().zip(places).map(message).collect()
 }
 
 /// The headers that let a page of another origin read the answer.
@@ -251,7 +177,7 @@ fn shared_with(request: &Request<'_>, rules: &EventRules) -> Result<HeaderMap, F
     Ok(headers)
 }
 
-fn preflight() -> Reply {
+fn preflight() -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
@@ -259,54 +185,31 @@ fn preflight() -> Reply {
     let allowed = HeaderValue::from_static("authorization, last-event-id, cache-control");
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-    Reply::Respond(response)
+    response
 }
 
-fn refusal(fault: &Fault) -> Reply {
+fn refused(fault: &Fault) -> Response<Vec<u8>> {
     let mut response = fault.response();
     if fault.status == 405 {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, OPTIONS"));
     }
-    Reply::Respond(response)
+    response
 }
 
-fn with_headers(mut reply: Reply, headers: HeaderMap) -> Reply {
-    match &mut reply {
-        Reply::Push(push) => {
-            let own = push.response.headers_mut();
-            own.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            // nginx would keep events back until they fill a buffer.
-            own.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            own.extend(headers);
-        }
-        Reply::Respond(response) => response.headers_mut().extend(headers),
-        _ => {}
-    }
-    reply
+fn with(mut response: Response<Vec<u8>>, shared: &HeaderMap) -> Response<Vec<u8>> {
+    response.headers_mut().extend(shared.clone());
+    response
 }
 
-/// The values of a parameter, decoded; `None` for one that is no text.
-pub(crate) fn parameters(query: Option<&str>, name: &str) -> impl Iterator<Item = Option<String>> {
-    let parts = query.unwrap_or_default().split('&');
-    parts.filter_map(move |part| part.strip_prefix(name)?.strip_prefix('=').map(decode))
-}
-
-/// Undoes the encoding of a query.
-pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let digits = std::str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'))?;
-                u8::from_str_radix(digits, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+/// The response with events.
+fn stream(topics: Vec<String>, places: Vec<Option<Position>>, (rules, shared): (&Rules, &HeaderMap)) -> Push<()> {
+    let mut push = Push::new(EventWriter::new(topics, places, rules.events.retry)).with_type("text/event-stream");
+    let own = push.response.headers_mut();
+    own.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx would keep events back until they fill a buffer.
+    own.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    own.extend(shared.clone());
+    push
 }
 
 /// The place of each topic that a client brings. None without a place.
@@ -441,7 +344,7 @@ impl PieceWriter for EventWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventRules, EventWriter, Streams, decode, place, places};
+    use super::{EventWriter, place, places};
     use std::time::Duration;
     use tautline::http::Request;
     use tautline::{CloseCode, Kind, PieceWriter as _};
@@ -511,26 +414,5 @@ mod tests {
         }
         let request = Request::get("/events?topic=a&topic=b&last-event-id=e.1%2C-").body(()).unwrap();
         assert_eq!(places(&request, &topics).unwrap()[0].as_ref().unwrap().offset, 1);
-    }
-
-    #[test]
-    fn queries_are_decoded_or_refused() {
-        for (text, expected) in
-            [("a%3Ab+c", Some("a:b c")), ("%C3%A4", Some("ä")), ("%", None), ("%4", None), ("%+4", None), ("%ff", None)]
-        {
-            assert_eq!(decode(text).as_deref(), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn streams_are_counted_by_process_and_address() {
-        let (streams, rules) = (Streams::default(), EventRules { most: 3, per_address: 2, ..EventRules::default() });
-        let [one, two, other] = ["1.2.3.4:1", "1.2.3.4:2", "[2001:db8::1]:3"].map(|text| text.parse().unwrap());
-        assert!(streams.enter(&one, &rules) && streams.enter(&two, &rules) && !streams.enter(&one, &rules));
-        assert!(streams.enter(&other, &rules) && !streams.has_room(&"unix:/run/hub.sock".parse().unwrap(), &rules));
-        for peer in [&one, &two, &other] {
-            streams.leave(peer);
-        }
-        assert!(streams.0.lock().unwrap().is_empty());
     }
 }

@@ -2,26 +2,29 @@
 
 use crate::access::{Arriving, check_subscription};
 use crate::account::Account;
-use crate::asked::{Admitted, Turn};
+use crate::asked::Turn;
+use crate::asking::{Questions, Wish};
 use crate::config::Kind;
 use crate::connected::{Connected, FOLLOWED, Subscription};
+use crate::events;
 use crate::feed::frame;
 use crate::log::{LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
 use crate::presence::{Joined, Who};
 use crate::protocol::{Object, Request};
-use crate::pusher::channels::OWN;
-use crate::pusher::{Pushers, room_topic};
+use crate::pusher::{self, Around, OWN, Pushers};
 use crate::readings::Readings;
 use crate::rules::{About, Rights, Rules};
+use crate::sessions::LoopUsers;
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
+use crate::watchers::Watchers;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::{
-    CloseCode, Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Receipt, Reply, ShardContext, ShardHandle,
+    CloseCode, Closed, Conn, ConnId, Handler, Message, Opening, Outgoing, Reply, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer,
 };
 
@@ -53,19 +56,18 @@ pub struct HubHandler {
     pub(crate) rechecks: Vec<ConnId>,
     /// The token of a request whose connection opens next.
     pub(crate) arriving: Option<Arriving>,
-    /// Connections that the application has allowed, questions so far, and connections whose answers have come.
-    pub(crate) admitted: Admitted,
-    pub(crate) last_question: u64,
+    /// Questions to the application, and connections whose answers have come.
+    pub(crate) questions: Questions,
     pub(crate) resumes: Vec<ConnId>,
     /// Connections of users.
-    pub(crate) users: HashMap<Arc<str>, Vec<ConnId>>,
+    pub(crate) users: LoopUsers,
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     tracks: HashMap<Arc<str>, Box<Track>>,
     pub(crate) conns: HashMap<ConnId, Box<Connected>>,
     /// Connections of the Pusher protocol.
     pub(crate) pushers: Pushers,
     /// Subscribers that are told the members of a topic.
-    watchers: HashMap<Arc<str>, Vec<ConnId>>,
+    watchers: Watchers,
     readings: Readings,
     /// Topics without subscribers that are still followed; some too many between two ticks. Then the most of them.
     unused: usize,
@@ -95,15 +97,14 @@ impl HubHandler {
             hub,
             rechecks: Vec::new(),
             arriving: None,
-            admitted: Admitted::default(),
-            last_question: 0,
+            questions: Questions::default(),
             resumes: Vec::new(),
-            users: HashMap::new(),
+            users: LoopUsers::default(),
             mailbox: None,
             tracks: HashMap::new(),
             conns: HashMap::new(),
             pushers: Pushers::default(),
-            watchers: HashMap::new(),
+            watchers: Watchers::default(),
             readings: Readings::default(),
             unused: 0,
             max_unused: 0,
@@ -124,9 +125,34 @@ impl HubHandler {
     }
 
     pub(crate) fn tell_tables(&mut self) {
-        let tables = map_memory(&self.tracks) + map_memory(&self.conns) + map_memory(&self.watchers);
-        let users = map_memory(&self.users) + self.rechecks.capacity() * size_of::<ConnId>();
+        let tables = map_memory(&self.tracks) + map_memory(&self.conns) + self.watchers.memory();
+        let users = self.users.memory() + self.rechecks.capacity() * size_of::<ConnId>();
         self.account.tell(tables + users + self.readings.memory() + self.pushers.memory());
+    }
+
+    /// Has the connections of the Pusher protocol do something.
+    pub(crate) fn with_pushers(&mut self, act: impl FnOnce(&mut Pushers, &mut Around<'_>)) {
+        let Self { hub, rules, mailbox, questions, users, account, .. } = self;
+        let Some(mailbox) = mailbox else { return };
+        act(&mut self.pushers, &mut Around { hub, rules, mailbox, questions, users, account });
+        if std::mem::take(&mut self.account.is_changed) {
+            self.tell_tables();
+        }
+    }
+
+    /// A response with events has begun: subscribes to its topics.
+    fn open_events(&mut self, conn: &mut Conn<'_, ()>, request: &tautline::http::Request<()>) {
+        if !self.hub.streams.enter(conn.peer(), &self.rules.events) {
+            return conn.close(CloseCode::TRY_AGAIN_LATER, events::TOO_MANY.reason);
+        }
+        self.conns.entry(conn.id()).or_default().is_stream = true;
+        for text in events::subscriptions(&self.hub.config, request) {
+            if let Err(Refusal { reason, topic, .. }) = self.request(conn, &text, Turn::Arrived) {
+                let refused = Object::new("error").text("reason", reason).optional("topic", topic.as_deref());
+                conn.text(&refused.end());
+                return conn.close(CloseCode::TRY_AGAIN_LATER, reason);
+            }
+        }
     }
 
     /// Does what a message asks for, or says why not.
@@ -205,8 +231,14 @@ impl HubHandler {
         let is_barred = after.is_some_and(|after| after > 0) && !grant.rights.has(Rights::HISTORY);
         let history = after.is_some() && !is_barred;
         check_subscription(grant, presence, history)?;
-        if !matches!(turn, Turn::Allowed(_)) && self.is_subscription_held(conn, grant, (topic, request, text))? {
-            return Ok(());
+        if !matches!(turn, Turn::Allowed(_)) {
+            // One that comes too often is refused before the application is asked.
+            let user = self.user(conn.id());
+            self.hub.bounds.subscribe(&self.rules.limits, user.as_deref(), conn.peer())?;
+            let wish = Wish::Subscribe { history: request.after.is_some(), presence };
+            if self.is_held(conn, grant, wish, (topic, request, text))? {
+                return Ok(());
+            }
         }
         self.unsubscribe(conn, topic);
         let (hub, id) = (self.hub.clone(), conn.id());
@@ -260,12 +292,7 @@ impl HubHandler {
             }
         }
         if request.presence {
-            let watchers = self.watchers.entry(topic.clone()).or_default();
-            if watchers.is_empty() {
-                watchers.reserve_exact(1);
-            }
-            watchers.push(id);
-            self.account.bytes += size_of::<ConnId>();
+            self.watchers.add(topic, id, &mut self.account.bytes);
             for page in hub.presence.watch(topic, &mailbox) {
                 conn.shard().send_to(&[id], Outgoing::prepared(&page));
             }
@@ -278,7 +305,7 @@ impl HubHandler {
         let joined = self.hub.presence.join(topic, who, name, most);
         if joined == Joined::First {
             let user = if let Who::User(user) = who { Some(*user) } else { None };
-            self.tell_application(About::PRESENCE, Some(conn), user, Some((topic, "join")));
+            self.hub.tell_application(&self.rules, About::PRESENCE, (conn, user), Some((topic, "join")));
         }
         joined != Joined::Full
     }
@@ -298,7 +325,7 @@ impl HubHandler {
     /// Ends a subscription, but for that of the loop's own topics.
     fn end(&mut self, conn: ConnId, topic: &Arc<str>, subscription: Subscription, user: Option<&str>) {
         let Subscription { is_member, as_user, watches, .. } = subscription;
-        self.tell_application(About::UNSUBSCRIBE, Some(conn), user, Some((topic, "")));
+        self.hub.tell_application(&self.rules, About::UNSUBSCRIBE, (conn, user), Some((topic, "")));
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
             track.settle(&mut self.account.bytes);
@@ -315,18 +342,11 @@ impl HubHandler {
             let name = conn.to_string();
             let as_user = user.filter(|_| as_user);
             if self.hub.presence.leave(topic, &as_user.map_or(Who::Conn(&name), Who::User)) {
-                self.tell_application(About::PRESENCE, Some(conn), user, Some((topic, "leave")));
+                self.hub.tell_application(&self.rules, About::PRESENCE, (conn, user), Some((topic, "leave")));
             }
         }
-        if watches && let Some(watchers) = self.watchers.get_mut(topic) {
-            let before = watchers.len();
-            watchers.retain(|other| *other != conn);
-            self.account.bytes -= (before - watchers.len()) * size_of::<ConnId>();
-            if watchers.is_empty() {
-                self.watchers.remove(topic);
-                shrink_map(&mut self.watchers);
-                self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch(topic, mailbox));
-            }
+        if watches && self.watchers.remove(topic, conn, &mut self.account.bytes) {
+            self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch(topic, mailbox));
         }
     }
 
@@ -369,10 +389,13 @@ impl HubHandler {
         self.told_news += 1;
         let (Event::Presence { topic, .. } | Event::Members(topic)) = &news else { return };
         if let Some(topic) = topic.strip_prefix(OWN) {
-            self.told_news += self.tell_members(shard, topic, &news);
+            self.told_news += self.pushers.tell_members(&self.hub, shard, (topic, &news));
             return;
         }
-        let Some(watchers) = self.watchers.get(topic) else { return };
+        let watchers = self.watchers.of(topic);
+        if watchers.is_empty() {
+            return;
+        }
         if let Event::Presence { frame, .. } = &news {
             self.told_news += watchers.len();
             shard.send_to(watchers, Outgoing::text(frame));
@@ -404,13 +427,7 @@ impl HubHandler {
                     let policy = SlowConsumer::Disconnect(self.hub.config.max_lag);
                     shard.send_to_list(track.live.shared(), Outgoing::prepared(&entry.message).with_policy(policy));
                 }
-                // Subscribers that have come from a host which was ahead of this one.
-                let ready = |catch_up: &CatchUp| {
-                    catch_up.stage == Stage::Behind && catch_up.after.is_some_and(|after| after <= entry.offset)
-                };
-                let ready: Vec<_> =
-                    track.catching.iter().filter(|(_, catch_up)| ready(catch_up)).map(|(conn, _)| *conn).collect();
-                for conn in ready {
+                for conn in track.ready(entry.offset) {
                     self.advance(shard, &entry.topic, conn);
                 }
             }
@@ -438,9 +455,9 @@ impl HubHandler {
             Event::Presence { .. } | Event::Members(_) => self.take_news(shard, event),
             Event::Rules(rules) => {
                 self.take_rules(rules);
-                self.recheck_pushers(shard);
+                self.pushers.recheck(&self.rules, shard);
             }
-            Event::Pusher(delivery) => self.deliver(shard, &delivery),
+            Event::Pusher(delivery) => self.pushers.deliver(shard, &delivery),
             Event::Post { topic, frame, slow } => {
                 let message = Outgoing::text(&frame);
                 shard.publish(&topic, slow.map_or(message, |policy| message.with_policy(policy)));
@@ -490,7 +507,7 @@ impl HubHandler {
                 }
                 if let (Some((last, reading)), Some(mailbox)) = (delivery, &self.mailbox) {
                     let message = Outgoing::prepared(&last.message).with_policy(policy);
-                    shard.publish_counted(&[conn][..], message, delivered(mailbox, topic, conn, reading));
+                    shard.publish_counted(&[conn][..], message, mailbox.delivery(topic, conn, reading));
                 }
             }
             Next::Read(after) => {
@@ -550,7 +567,7 @@ impl HubHandler {
         let message = frame(topic, last);
         let message = Outgoing::text(&message).with_policy(policy);
         // The next page follows once this one was delivered.
-        shard.publish_counted(&[conn][..], message, delivered(mailbox, topic, conn, reading));
+        shard.publish_counted(&[conn][..], message, mailbox.delivery(topic, conn, reading));
         true
     }
 
@@ -599,12 +616,7 @@ impl HubHandler {
         self.has_resting = false;
         let mut rested = Vec::new();
         for (topic, track) in &mut self.tracks {
-            for (conn, catch_up) in &mut track.catching {
-                if catch_up.stage == Stage::Resting {
-                    catch_up.stage = Stage::Behind;
-                    rested.push((topic.clone(), *conn));
-                }
-            }
+            rested.extend(track.wake().into_iter().map(|conn| (topic.clone(), conn)));
         }
         for (topic, conn) in rested {
             self.advance(shard, &topic, conn);
@@ -614,7 +626,7 @@ impl HubHandler {
     fn tick(&mut self) {
         let Some(mailbox) = &self.mailbox else { return };
         self.hub.presence.tick(Instant::now());
-        self.hub.control.tick(&self.hub, Instant::now());
+        self.hub.control.tick(&self.hub.revoked, Instant::now());
         let (hub, bytes) = (&self.hub, &mut self.account.bytes);
         self.tracks.retain(|topic, track| {
             track.idle = if track.is_unused() { track.idle + 1 } else { 0 };
@@ -628,28 +640,10 @@ impl HubHandler {
         });
         shrink_map(&mut self.tracks);
         self.unused = self.tracks.values().filter(|track| track.is_unused()).count();
-        hub.account.feeds.tell(&hub.feeds);
-        hub.account.log.tell(&*hub.log);
-        hub.account.repeats.tell(&*hub.repeats);
-        hub.account.sessions.tell(&hub.sessions);
-        hub.account.revoked.tell(&hub.revoked);
-        hub.account.calls.tell(&*hub.calls);
-        hub.account.bounds.tell(&hub.bounds);
-        hub.account.channels.tell(&hub.channels);
-        self.admitted.tick(Instant::now());
+        hub.tell_memory();
+        self.questions.admitted.tick(Instant::now());
         self.tell_tables();
     }
-}
-
-/// Tells a loop's hub that a subscriber has got its page, and whether it lags.
-fn delivered(
-    mailbox: &Arc<Mailbox>,
-    topic: &Arc<str>,
-    conn: ConnId,
-    reading: u64,
-) -> impl FnOnce(Receipt) + Send + 'static {
-    let (mailbox, topic) = (mailbox.clone(), topic.clone());
-    move |receipt| mailbox.push(Event::Delivered { topic, conn, reading, lags: receipt.sent == 0 })
 }
 
 /// A request that was not granted.
@@ -666,7 +660,7 @@ impl Handler for HubHandler {
         let memory = shard.memory();
         self.hub.presence.count(&memory);
         self.hub.account.begin(&memory);
-        self.hub.control.begin(&self.hub);
+        self.hub.begin();
         let budget = shard.memory_budget();
         self.hub.log.bound(budget / LOG_PART);
         let of_topic = FOLLOWED + self.hub.log.memory_of_topic();
@@ -679,8 +673,11 @@ impl Handler for HubHandler {
     }
 
     fn on_request(&mut self, request: &tautline::Request<'_>) -> Reply {
-        let own = self.call(request).or_else(|| self.call_app(request)).or_else(|| self.begin_events(request));
-        if let Some(reply) = own {
+        if let Some(reply) = self.call(request).or_else(|| self.call_app(request)) {
+            return reply;
+        }
+        if let Some((reply, arriving)) = events::begin((&self.hub, &self.rules, &self.questions), request) {
+            self.arriving = arriving.or_else(|| self.arriving.take());
             return reply;
         }
         let reply = match &self.hub.gate {
@@ -689,22 +686,24 @@ impl Handler for HubHandler {
             None => Reply::status(tautline::http::StatusCode::NOT_FOUND),
         };
         // A gate that answers later is followed by the look at the token when the connection opens.
-        if self.app_key(request.http).is_some() {
-            // Its key is what lets it in, and signatures say what it may do.
-            return reply;
+        let Reply::Upgrade(upgrade) = reply else { return reply };
+        if pusher::app_key(&self.rules, request.http).is_some() {
+            // Signatures say what it may do.
+            return pusher::admit((&self.hub, &self.rules, &self.questions), request, upgrade);
         }
-        if let Reply::Upgrade(upgrade) = reply { self.admit(request, upgrade) } else { reply }
+        self.admit(request, upgrade)
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
         if let Some(request) = opening.request
-            && let Some(key) = self.app_key(request)
+            && let Some(key) = pusher::app_key(&self.rules, request)
+            && !conn.is_push()
         {
-            return self.open_pusher(conn, key, request);
+            return self.with_pushers(|pushers, around| pushers.open(around, conn, key, request));
         }
-        self.enter(conn, opening);
+        let is_allowed = self.enter(conn, opening);
         let id = conn.id();
-        if let Some(request) = opening.request.filter(|_| conn.is_push()) {
+        if let Some(request) = opening.request.filter(|_| is_allowed && conn.is_push()) {
             self.open_events(conn, request);
         }
         self.tell_memory(&mut conn.shard(), id);
@@ -716,7 +715,7 @@ impl Handler for HubHandler {
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         if self.pushers.has(conn.id()) {
-            return self.take_pusher(conn, message.text());
+            return self.with_pushers(|pushers, around| pushers.take(around, conn, message.text()));
         }
         match message.text() {
             Some(text) => self.take_text(conn, text, Turn::Arrived),
@@ -748,23 +747,24 @@ impl Handler for HubHandler {
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _closed: &Closed) {
         let id = conn.id();
-        if self.close_pusher(id) {
+        if self.pushers.has(id) {
+            self.with_pushers(|pushers, around| pushers.close(around, id));
             return self.tell_tables();
         }
         self.readings.forget(id);
         let Some(client) = self.conns.remove(&id) else { return };
         if client.is_stream {
-            self.end_events(conn.peer());
+            self.hub.streams.leave(conn.peer());
         }
         self.account.bytes -= client.told;
         shrink_map(&mut self.conns);
         let identity = client.access.as_ref().and_then(|access| access.identity.as_ref());
         let user = identity.and_then(|identity| identity.user.clone());
         if let Some(user) = &user {
-            self.leave(id, user);
+            self.users.leave(&self.hub.sessions, user, id);
         }
         if client.access.is_some() {
-            self.tell_application(About::DISCONNECT, Some(id), user.as_deref(), None);
+            self.hub.tell_application(&self.rules, About::DISCONNECT, (id, user.as_deref()), None);
         }
         for (topic, subscription) in client.subscriptions {
             self.end(id, &topic, subscription, user.as_deref());
@@ -779,15 +779,10 @@ impl Drop for HubHandler {
         for topic in self.tracks.keys() {
             self.hub.feeds.unfollow(topic, mailbox);
         }
-        for topic in self.watchers.keys() {
+        for topic in self.watchers.topics() {
             self.hub.presence.unwatch(topic, mailbox);
         }
-        for (topic, subscribers, has_room) in self.pushers.topics() {
-            (0..subscribers).for_each(|_| self.hub.channels.leave(topic, mailbox));
-            if has_room {
-                self.hub.presence.unwatch(&room_topic(topic), mailbox);
-            }
-        }
+        self.pushers.end(&self.hub, mailbox);
     }
 }
 

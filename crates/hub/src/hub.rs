@@ -3,7 +3,6 @@
 use crate::account::CommonAccount;
 use crate::config::Config;
 use crate::control::Control;
-use crate::events::Streams;
 use crate::feed::Feeds;
 use crate::handler::HubHandler;
 use crate::hooks::{Calls, HookCounts};
@@ -16,6 +15,7 @@ use crate::repeats::Repeats;
 use crate::rules::Rules;
 use crate::sessions::{Revoked, Sessions};
 use crate::shared::{LiveRules, Shared};
+use crate::streams::Streams;
 use std::fmt;
 use std::sync::Arc;
 use tautline::{Bridge, Reply, Request};

@@ -66,14 +66,17 @@ mod presence;
 mod protocol;
 mod publishing;
 mod pusher;
+mod query;
 mod readings;
 mod repeats;
 mod rules;
 mod session;
 mod sessions;
 mod shared;
+mod streams;
 mod taken;
 mod track;
+mod watchers;
 
 pub use client::{Client, ClientError, ClientOptions};
 pub use config::{Config, Kind};

@@ -2,12 +2,12 @@
 
 use crate::hooks::Verdict;
 use crate::log::{LogError, Page, Position};
-use crate::pusher::channels::Delivery;
+use crate::pusher::delivery::Delivery;
 use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline::layers::ws::{Kind, Prepared};
-use tautline::{ApplicationMemory, ConnId, ShardHandle, ShardHandleError, SlowConsumer};
+use tautline::{ApplicationMemory, ConnId, Receipt, ShardHandle, ShardHandleError, SlowConsumer};
 
 /// Has a loop take its events.
 pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
@@ -170,6 +170,17 @@ impl Mailbox {
             // The loop looks at its mailbox at its next tick, too.
             self.lock().is_poked = false;
         }
+    }
+
+    /// Takes the receipt of a page for a subscriber: whether it was sent or queued.
+    pub(crate) fn delivery(
+        self: &Arc<Self>,
+        topic: &Arc<str>,
+        conn: ConnId,
+        reading: u64,
+    ) -> impl FnOnce(Receipt) + Send + 'static {
+        let (mailbox, topic) = (self.clone(), topic.clone());
+        move |receipt| mailbox.push(Event::Delivered { topic, conn, reading, lags: receipt.sent == 0 })
     }
 
     /// The next event, apart from news of members.

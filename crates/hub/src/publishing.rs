@@ -1,17 +1,20 @@
-//! Messages of clients on their way to subscribers or the log.
+//! Messages of clients on their way to the application, to subscribers or to the log.
 
 use crate::access::check_publish;
-use crate::asked::Turn;
+use crate::asked::{Step, Turn};
+use crate::asking::{Held, Matter, Wish};
 use crate::config::Kind;
 use crate::connected::texts;
+use crate::entry::{RESUME, call};
 use crate::handler::HubHandler;
+use crate::hooks::Verdict;
 use crate::log::{Append, LogError, Position};
 use crate::mailbox::Event;
 use crate::protocol::{MOST_DEPTH, Object, Request, depth};
-use crate::rules::About;
+use crate::rules::Grant;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tautline::{Conn, ConnId, Outgoing, Reach, ShardContext};
+use tautline::{Conn, ConnId, Outgoing, Reach, ShardContext, ShardHandleError};
 
 impl HubHandler {
     pub(crate) fn publish(
@@ -47,7 +50,8 @@ impl HubHandler {
             let user = self.user(conn.id());
             hub.bounds.publish(&self.rules.limits, (user.as_deref(), topic, conn.peer()))?;
         }
-        if allowed.is_none() && self.is_held(conn, (About::PUBLISH, grant), (topic, request, text))? {
+        let wish = Wish::Publish { key, event: None, data };
+        if allowed.is_none() && self.is_held(conn, grant, wish, (topic, request, text))? {
             return Ok(());
         }
         let kind = grant.terms.kind(config, topic);
@@ -161,6 +165,118 @@ impl HubHandler {
         self.account.is_changed = true;
         self.tell_memory(shard, conn);
     }
+
+    /// Whether a message is not to be done now: the application is asked about it, or has refused it.
+    pub(crate) fn is_held(
+        &mut self,
+        conn: &mut Conn<'_, ()>,
+        grant: Grant,
+        wish: Wish<'_>,
+        (topic, request, message): (&Arc<str>, &Request<'_>, &str),
+    ) -> Result<bool, &'static str> {
+        if !grant.terms.about.has(wish.about()) {
+            return Ok(false);
+        }
+        let (id, rules) = (conn.id(), self.rules.clone());
+        if self.access(id).is_none() {
+            return Err("the rules of this hub have changed; connect again");
+        }
+        let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
+        let user = self.user(id);
+        let matter = Matter { conn: id, user: user.as_deref(), topic, wish };
+        match self.questions.ask((&self.hub, &rules, &mailbox), grant.terms.about, matter) {
+            Held::No => Ok(false),
+            Held::Refused(verdict) => {
+                refuse(conn, &verdict, request, topic);
+                Ok(true)
+            }
+            Held::Asked(number) => {
+                if let Some(client) = self.conns.get_mut(&id) {
+                    client.asking.get_or_insert_default().ask(number, message);
+                    client.settle(&mut self.account.bytes);
+                    self.account.is_changed = true;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Has a message wait behind one that the application is asked about. False if there is none.
+    pub(crate) fn waits(&mut self, conn: &mut Conn<'_, ()>, message: &str) -> Result<bool, &'static str> {
+        let Some(client) = self.conns.get_mut(&conn.id()) else { return Ok(false) };
+        let Some(asking) = &mut client.asking else { return Ok(false) };
+        asking.hold(conn, message, &self.hub.config)?;
+        client.settle(&mut self.account.bytes);
+        self.account.is_changed = true;
+        Ok(true)
+    }
+
+    /// An answer of the application has come.
+    pub(crate) fn take_verdict(&mut self, conn: ConnId, number: u64, verdict: Verdict) {
+        let asking = match self.conns.get_mut(&conn) {
+            Some(client) => client.asking.as_deref_mut(),
+            None => self.pushers.asking(conn),
+        };
+        if asking.is_some_and(|asking| asking.decide(number, verdict)) {
+            self.resumes.push(conn);
+        }
+    }
+
+    /// Has connections whose answers have come go on. True if there are more.
+    pub(crate) fn resume_some(&mut self) -> bool {
+        let Self { resumes, conns, pushers, .. } = self;
+        while let Some(conn) = resumes.last() {
+            let access = conns.get(conn).and_then(|client| client.access.as_ref());
+            let handle = access.map(|access| &access.handle).or_else(|| pushers.handle(*conn));
+            if handle.is_some_and(|handle| call(handle, RESUME) == Err(ShardHandleError::Full)) {
+                return true;
+            }
+            resumes.pop();
+        }
+        false
+    }
+
+    /// Goes on with the messages of a connection.
+    pub(crate) fn resume(&mut self, conn: &mut Conn<'_, ()>) {
+        let id = conn.id();
+        if self.pushers.has(id) {
+            return self.with_pushers(|pushers, around| pushers.resume(around, conn));
+        }
+        loop {
+            let Some(client) = self.conns.get_mut(&id) else { return };
+            match client.asking.as_mut().map_or(Step::End, |asking| asking.next()) {
+                Step::Decided(message, Verdict::Allowed(allowed)) => {
+                    self.take_text(conn, &message, Turn::Allowed(allowed))
+                }
+                Step::Decided(message, verdict) => {
+                    if let Ok(request) = serde_json::from_str::<Request<'_>>(&message) {
+                        let topic = request.topic.as_deref().unwrap_or_default();
+                        refuse(conn, &verdict, &request, topic);
+                    }
+                }
+                Step::Next(message) => self.take_text(conn, &message, Turn::Next),
+                Step::Wait => break,
+                Step::End => {
+                    if client.asking.take().is_some_and(|asking| asking.is_paused) {
+                        conn.pause(false);
+                    }
+                    break;
+                }
+            }
+        }
+        if let Some(client) = self.conns.get_mut(&id) {
+            client.settle(&mut self.account.bytes);
+            self.account.is_changed = true;
+        }
+        self.tell_memory(&mut conn.shard(), id);
+    }
+}
+
+/// Tells a client that the application has not allowed its message.
+fn refuse(conn: &mut Conn<'_, ()>, verdict: &Verdict, request: &Request<'_>, topic: &str) {
+    let Some(reason) = verdict.reason() else { return };
+    let answer = Object::new("error").text("reason", reason).text("topic", topic);
+    conn.text(&answer.optional("id", request.id.as_deref()).end());
 }
 
 /// The answer to a message that may be repeated.

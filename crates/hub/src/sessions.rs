@@ -4,6 +4,7 @@ use crate::rules::Identity;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tautline::ConnId;
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 
 /// Numbers of connections by user.
@@ -46,6 +47,42 @@ impl Sessions {
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         lock(&self.0).memory()
+    }
+}
+
+/// Connections of users on a loop.
+#[derive(Default)]
+pub(crate) struct LoopUsers(HashMap<Arc<str>, Vec<ConnId>>);
+
+impl LoopUsers {
+    /// One more connection of a user, who has others on other loops. False if there are `most` already.
+    pub(crate) fn enter(&mut self, all: &Sessions, (user, conn): (&Arc<str>, ConnId), most: usize) -> bool {
+        let fits = all.enter(user, most);
+        if fits {
+            self.0.entry(user.clone()).or_default().push(conn);
+        }
+        fits
+    }
+
+    /// One less.
+    pub(crate) fn leave(&mut self, all: &Sessions, user: &str, conn: ConnId) {
+        all.leave(user);
+        if let Some(conns) = self.0.get_mut(user) {
+            conns.retain(|other| *other != conn);
+            if conns.is_empty() {
+                self.0.remove(user);
+            }
+        }
+    }
+
+    /// The connections of a user.
+    pub(crate) fn of(&self, user: &str) -> &[ConnId] {
+        self.0.get(user).map_or(&[], Vec::as_slice)
+    }
+
+    /// Memory of the table, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        map_memory(&self.0)
     }
 }
 
@@ -135,7 +172,7 @@ impl Revoked {
         identity.user.as_deref().is_some_and(|user| self.has(user, now)) || identity.id.as_ref().is_some_and(has_token)
     }
 
-    fn has(&self, name: &str, now: Instant) -> bool {
+    pub(crate) fn has(&self, name: &str, now: Instant) -> bool {
         let mut users = lock(&self.0);
         let Some(until) = users.map.get(name) else { return false };
         let is_revoked = *until > now;

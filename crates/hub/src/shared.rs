@@ -2,19 +2,21 @@
 
 use crate::account::CommonAccount;
 use crate::config::Config;
-use crate::control::Control;
-use crate::events::Streams;
+use crate::control::{Control, Heard};
+use crate::credentials::now;
 use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
 use crate::log::Log;
-use crate::mailbox::{Event, Mailbox};
+use crate::mailbox::{Event, Mailbox, ToUser};
 use crate::presence::Presence;
 use crate::pusher::channels::Channels;
 use crate::repeats::Repeats;
-use crate::rules::Rules;
-use crate::sessions::{Revoked, Sessions};
+use crate::rules::{Identity, Rules, TokenError};
+use crate::sessions::{Added, Revoked, Sessions};
+use crate::streams::Streams;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 use tautline::{Reply, Request};
 
 /// Decides about requests to connect.
@@ -40,6 +42,58 @@ pub(crate) struct Shared {
     pub(crate) streams: Streams,
     /// Of the Pusher protocol.
     pub(crate) channels: Channels,
+}
+
+impl Shared {
+    /// Hears the other hosts from now on.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        let hub = Arc::downgrade(self);
+        self.control.begin(move |heard| {
+            if let Some(hub) = hub.upgrade() {
+                hub.take(heard);
+            }
+        });
+    }
+
+    /// Tells the server the memory of all parts.
+    pub(crate) fn tell_memory(&self) {
+        self.account.feeds.tell(&self.feeds);
+        self.account.log.tell(&*self.log);
+        self.account.repeats.tell(&*self.repeats);
+        self.account.sessions.tell(&self.sessions);
+        self.account.revoked.tell(&self.revoked);
+        self.account.calls.tell(&*self.calls);
+        self.account.bounds.tell(&self.bounds);
+        self.account.channels.tell(&self.channels);
+    }
+
+    fn take(&self, Heard { end, revoked }: Heard) {
+        for (name, left) in revoked {
+            match self.revoked.add(&name, left, Instant::now()) {
+                Added::New if !left.is_zero() => self.end_all(&name),
+                Added::New | Added::Known => {}
+                Added::Full => log::warn!("too many users are revoked: add them to `revoked` in the file of rules"),
+            }
+        }
+        end.iter().for_each(|name| self.end_all(name));
+    }
+
+    /// Ends all connections of a user, or those with a token, on this host.
+    pub(crate) fn end_all(&self, name: &Arc<str>) {
+        self.calls.forget(name);
+        self.rules.tell(|| Event::User(name.clone(), ToUser::End));
+    }
+
+    /// The user that a token names, unless it is refused.
+    pub(crate) fn identify(&self, rules: &Rules, token: &str) -> Result<Arc<Identity>, TokenError> {
+        let identity = rules.identify(token, now())?;
+        if self.revoked.has_any(&identity, Instant::now()) { Err(TokenError::Revoked) } else { Ok(identity) }
+    }
+
+    /// Whether this user is refused, by the rules or by the application.
+    pub(crate) fn refuses(&self, rules: &Rules, user: &str) -> bool {
+        rules.revoked.contains(user) || self.revoked.has(user, Instant::now())
+    }
 }
 
 /// The rules of the moment, and the loops that have to know them.

@@ -197,6 +197,23 @@ impl Track {
         self.end_catching(conn);
     }
 
+    /// Subscribers that have come from a host which was ahead of this one, and that this message is for.
+    pub(crate) fn ready(&self, offset: u64) -> Vec<ConnId> {
+        let ready =
+            |catch_up: &CatchUp| catch_up.stage == Stage::Behind && catch_up.after.is_some_and(|after| after <= offset);
+        self.catching.iter().filter(|(_, catch_up)| ready(catch_up)).map(|(conn, _)| *conn).collect()
+    }
+
+    /// Has subscribers that rest go on, and returns them.
+    pub(crate) fn wake(&mut self) -> Vec<ConnId> {
+        let resting = self.catching.iter_mut().filter(|(_, catch_up)| catch_up.stage == Stage::Resting);
+        let woken = resting.map(|(conn, catch_up)| {
+            catch_up.stage = Stage::Behind;
+            *conn
+        });
+        woken.collect()
+    }
+
     /// A subscriber does not catch up any more.
     pub(crate) fn end_catching(&mut self, conn: ConnId) {
         self.catching.remove(&conn);

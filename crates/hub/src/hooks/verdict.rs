@@ -83,6 +83,15 @@ impl Verdict {
         Self::Allowed(Allowed { identity, data: data.map(|data| data.get().into()) })
     }
 
+    /// The reason of a refusal.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Allowed(_) => None,
+            Self::Refused(_, reason) => Some(reason),
+            Self::Unanswered(reason) => Some(reason),
+        }
+    }
+
     /// Its memory, in bytes, beside itself.
     pub(crate) fn memory(&self) -> usize {
         match self {

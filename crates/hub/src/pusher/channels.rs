@@ -2,7 +2,8 @@
 //! hosts.
 
 use super::app::App;
-use super::name::Channel;
+use super::delivery::{Delivery, What};
+use super::name::{Channel, OWN};
 use super::wire;
 use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, depth};
@@ -16,8 +17,6 @@ use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::layers::ws::{Kind, Prepared};
 use tautline::{Bridge, Listening, Outgoing};
 
-/// Names of the broker's topics, of the hub's own topics, and of rooms of presence begin with this.
-pub(crate) const OWN: &str = "$pusher/";
 /// Events of cache channels that are kept: their number, bytes and time.
 const MOST_KEPT: usize = 1_000;
 const MOST_KEPT_BYTES: usize = 4 << 20;
@@ -54,20 +53,6 @@ struct Kept {
     bytes: usize,
 }
 
-/// An event on its way to the subscribers of a loop.
-pub(crate) struct Delivery {
-    pub(crate) topic: Arc<str>,
-    pub(crate) what: What,
-    /// The socket that does not get it.
-    pub(crate) except: Option<Box<str>>,
-}
-
-pub(crate) enum What {
-    Event(Prepared),
-    /// Ends the connections of the channel's user.
-    End,
-}
-
 /// An event for other hosts.
 #[derive(Serialize, Deserialize)]
 struct Passed {
@@ -76,17 +61,6 @@ struct Passed {
     frame: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     except: Option<String>,
-}
-
-impl Delivery {
-    /// Its memory, in bytes.
-    pub(crate) fn memory(&self) -> usize {
-        let frame = match &self.what {
-            What::Event(frame) => frame.payload().len(),
-            What::End => 0,
-        };
-        size_of::<Self>() + frame
-    }
 }
 
 impl Channels {

@@ -1,26 +1,35 @@
 //! Connections of the Pusher protocol on one loop.
 
 use super::app::App;
-use super::channels::{Delivery, OWN, What, message};
-use super::name::{Channel, Kind, MOST_EVENT, OF_USER, fits_user, user_of};
+use super::auth::{Refused, check_auth, is_signed, member_of};
+use super::channels::message;
+use super::delivery::{Delivery, What};
+use super::name::{Channel, Kind, MOST_EVENT, MOST_INFO, OF_USER, fits_user, room_topic, user_of};
 use super::room::{News, Room};
-use super::wire::{self, Member, Message, SignIn, Subscribe, code};
+use super::wire::{self, Message, SignIn, Subscribe, code};
+use crate::account::Account;
+use crate::asked::{Asking, Step, Turn};
+use crate::asking::{Decided, Held, Matter, Questions, Wish, refusal};
 use crate::config::Kind as TopicKind;
-use crate::credentials::parameter;
-use crate::handler::HubHandler;
-use crate::mailbox::Event;
+use crate::credentials::{now, parameter};
+use crate::hooks::Verdict;
+use crate::mailbox::{Event, Mailbox};
 use crate::presence::{Joined, Who};
 use crate::protocol::{Answer, MOST_DEPTH, depth, random_name};
+use crate::rules::{About, Identity, Rules};
+use crate::sessions::LoopUsers;
+use crate::shared::Shared;
 use crate::track::Subscribers;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::http::Request;
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
-use tautline::{CloseCode, Conn, ConnId, Outgoing, ShardContext};
+use tautline::{CloseCode, Conn, ConnHandle, ConnId, Outgoing, Reply, Request as HttpRequest, ShardContext, Upgrade};
 
 /// Where connections begin.
 const PATH: &str = "/app/";
@@ -30,8 +39,12 @@ const VERSION: u32 = 7;
 const ACTIVITY: u32 = 120;
 /// Events that a client may send in a second.
 const MOST_EVENTS: u32 = 10;
-/// Most bytes of a member's information.
-pub(crate) const MOST_INFO: usize = 1024;
+/// The longest time of a timer.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+/// The timer of a connection: the time that the application gave it is over.
+const EXPIRY: u64 = 2;
+/// The code of connections that the application ends. Clients do not come back.
+pub(crate) const ENDED: u16 = code::UNAUTHORIZED;
 /// Memory of a channel on a loop beside its subscribers, in bytes.
 const CHANNEL: usize = 600;
 
@@ -51,8 +64,12 @@ struct Pusher {
     socket: Arc<str>,
     /// Its channels by topic, with its user in a presence channel.
     channels: HashMap<Arc<str>, Option<Arc<str>>>,
-    /// The user that it has signed in as.
+    /// The user that it has signed in as, and the one that the application has named.
     user: Option<Arc<str>>,
+    known: Option<Arc<Identity>>,
+    /// Messages that wait for the application's answer, and the way back to them.
+    asking: Option<Box<Asking>>,
+    handle: ConnHandle,
     /// The second that counts, and its events.
     rate: (Instant, u32),
     /// Its memory as it was counted, in bytes.
@@ -71,20 +88,30 @@ impl Pushers {
         self.conns.contains_key(&conn)
     }
 
+    /// The way to a connection.
+    pub(crate) fn handle(&self, conn: ConnId) -> Option<&ConnHandle> {
+        self.conns.get(&conn).map(|pusher| &pusher.handle)
+    }
+
+    /// The messages of a connection that wait for the application.
+    pub(crate) fn asking(&mut self, conn: ConnId) -> Option<&mut Asking> {
+        self.conns.get_mut(&conn)?.asking.as_deref_mut()
+    }
+
     /// Memory of its tables, in bytes.
     pub(crate) fn memory(&self) -> usize {
         map_memory(&self.conns) + map_memory(&self.sockets) + map_memory(&self.channels)
     }
 
-    /// The topics with the number of this loop's subscribers, at its end.
-    pub(crate) fn topics(&self) -> impl Iterator<Item = (&Arc<str>, usize, bool)> {
-        self.channels.iter().map(|(topic, channel)| (topic, channel.subscribers.list().len(), channel.room.is_some()))
+    /// Leaves all channels, at the loop's end.
+    pub(crate) fn end(&self, hub: &Shared, mailbox: &Arc<Mailbox>) {
+        for (topic, channel) in &self.channels {
+            channel.subscribers.list().iter().for_each(|_| hub.channels.leave(topic, mailbox));
+            if channel.room.is_some() {
+                hub.presence.unwatch(&room_topic(topic), mailbox);
+            }
+        }
     }
-}
-
-/// The topic of the hub's presence that has the members of a channel.
-pub(crate) fn room_topic(topic: &str) -> Arc<str> {
-    format!("{OWN}{topic}").into()
 }
 
 /// Data of a message: an object, or a text that has it.
@@ -97,23 +124,70 @@ fn object<T: for<'d> Deserialize<'d>>(data: Option<&RawValue>) -> Option<T> {
     serde_json::from_str(data).ok()
 }
 
-/// The reason why a subscription is refused: its type, text and status.
-type Refused = (&'static str, &'static str, u16);
+/// The reason why an event of a client is refused, and a code.
+type Rejected = (Option<u16>, Cow<'static, str>);
 
-impl HubHandler {
-    /// The key of the app that a request is for.
-    pub(crate) fn app_key<'r>(&self, request: &'r Request<()>) -> Option<&'r str> {
-        if self.rules.apps.is_empty() {
-            return None;
-        }
-        request.uri().path().strip_prefix(PATH)
+/// The parts of a loop that connections of this protocol use.
+pub(crate) struct Around<'h> {
+    pub(crate) hub: &'h Arc<Shared>,
+    pub(crate) rules: &'h Arc<Rules>,
+    pub(crate) mailbox: &'h Arc<Mailbox>,
+    pub(crate) questions: &'h mut Questions,
+    pub(crate) users: &'h mut LoopUsers,
+    pub(crate) account: &'h mut Account,
+}
+
+/// The result of a subscription.
+enum Entered {
+    /// The data of the answer.
+    Done(Value),
+    Before,
+    /// The application is asked first.
+    Held,
+}
+
+/// The key of the app that a request is for.
+pub(crate) fn app_key<'r>(rules: &Rules, request: &'r Request<()>) -> Option<&'r str> {
+    if rules.apps.is_empty() {
+        return None;
+    }
+    request.uri().path().strip_prefix(PATH)
+}
+
+/// Answers a request for a connection to an app. Its key is what lets it in, unless the application is asked.
+pub(crate) fn admit(
+    (hub, rules, questions): (&Arc<Shared>, &Arc<Rules>, &Questions),
+    request: &HttpRequest<'_>,
+    upgrade: Upgrade,
+) -> Reply {
+    let key = app_key(rules, request.http);
+    let is_known = rules.apps.iter().any(|app| key == Some(&*app.key) && app.is_enabled);
+    let Some(hooks) = rules.hooks_about(About::CONNECT).filter(|_| is_known) else { return Reply::Upgrade(upgrade) };
+    questions.connect((hub, rules, hooks), request, None, |found| match found {
+        // It is told by a code of the protocol, or it would come again and again.
+        Ok(_) | Err((400..500, _)) => Decided::Upgrade(upgrade),
+        Err(refused) => Decided::Respond(refusal(refused)),
+    })
+}
+
+impl Pusher {
+    /// The user whom connections to the hub may be ended for.
+    fn name(&self) -> Option<&Arc<str>> {
+        self.user.as_ref().or_else(|| self.known_name())
     }
 
+    fn known_name(&self) -> Option<&Arc<str>> {
+        self.known.as_ref().and_then(|known| known.user.as_ref())
+    }
+}
+
+impl Pushers {
     /// A connection has opened.
-    pub(crate) fn open_pusher(&mut self, conn: &mut Conn<'_, ()>, key: &str, request: &Request<()>) {
+    pub(crate) fn open(&mut self, around: &mut Around<'_>, conn: &mut Conn<'_, ()>, key: &str, request: &Request<()>) {
+        let found = around.questions.admitted.take(conn.id());
         let version =
             parameter(request.uri().query().unwrap_or_default(), "protocol").map(|version| version.parse::<u32>());
-        let app = self.rules.apps.iter().find(|app| app.key == key).cloned();
+        let app = around.rules.apps.iter().find(|app| app.key == key).cloned();
         let (code, why) = match (app, version) {
             _ if key.is_empty() || key.contains('/') => (code::NO_PATH, "the path is /app/KEY"),
             (None, _) => (code::NO_APP, "there is no app with this key"),
@@ -121,193 +195,331 @@ impl HubHandler {
             (_, Some(Err(_))) => (code::BAD_VERSION, "the protocol is no number"),
             (_, Some(Ok(version))) if version != VERSION => (code::OTHER_VERSION, "this hub speaks protocol 7"),
             (Some(app), _) if !app.is_enabled => (code::DISABLED, "the app is disabled"),
-            (Some(app), _) if !self.hub.channels.connect(&app) => (code::QUOTA, "the app has too many connections"),
-            (Some(app), _) => return self.establish(conn, app),
+            _ if found.is_none() && around.rules.hooks_about(About::CONNECT).is_some() => {
+                (code::UNAUTHORIZED, "the application has not allowed this connection")
+            }
+            (Some(app), _) if !around.hub.channels.connect(&app) => (code::QUOTA, "the app has too many connections"),
+            (Some(app), _) => return self.establish(around, conn, (app, found.flatten())),
         };
         fail(conn, code, why);
     }
 
-    fn establish(&mut self, conn: &mut Conn<'_, ()>, app: Arc<App>) {
+    fn establish(
+        &mut self,
+        around: &mut Around<'_>,
+        conn: &mut Conn<'_, ()>,
+        (app, known): (Arc<App>, Option<Arc<Identity>>),
+    ) {
         let (id, socket) = (conn.id(), socket_name());
-        self.pushers.sockets.insert(socket.clone(), id);
+        let user = known.as_ref().and_then(|known| known.user.as_ref());
+        if let Some(user) = user
+            && let Err((code, why)) = around.enter(user, id)
+        {
+            around.hub.channels.disconnect(&app);
+            return fail(conn, code, why);
+        }
+        self.sockets.insert(socket.clone(), id);
         let data = json!({ "socket_id": &*socket, "activity_timeout": ACTIVITY });
         conn.text(&wire::told("pusher:connection_established", None, &data));
         let rate = (Instant::now(), 0);
-        let pusher = Pusher { app, socket, channels: HashMap::new(), user: None, rate, told: 0 };
-        self.pushers.conns.insert(id, Box::new(pusher));
-        self.weigh(conn);
+        let (channels, handle) = (HashMap::new(), conn.handle());
+        let pusher = Pusher { app, socket, channels, user: None, known, asking: None, handle, rate, told: 0 };
+        self.conns.insert(id, Box::new(pusher));
+        self.expire(conn);
+        self.weigh(around, conn);
+    }
+
+    /// Ends a connection whose time is over, by the application's answer.
+    pub(crate) fn expire(&self, conn: &mut Conn<'_, ()>) {
+        let Some(known) = self.conns.get(&conn.id()).and_then(|pusher| pusher.known.as_ref()) else { return };
+        let left = known.expires.saturating_sub(now());
+        if left.is_zero() {
+            return fail(conn, code::UNAUTHORIZED, "the time that the application gave is over");
+        }
+        conn.set_timer(left.min(LONGEST), EXPIRY);
     }
 
     /// Takes a message of a client.
-    pub(crate) fn take_pusher(&mut self, conn: &mut Conn<'_, ()>, text: Option<&str>) {
-        let parsed = text.and_then(|text| serde_json::from_str::<Message<'_>>(text).ok());
-        let Some(Message { event, channel, data }) = parsed else {
-            conn.text(&wire::error(None, "no JSON object of the Pusher protocol"));
+    pub(crate) fn take(&mut self, around: &mut Around<'_>, conn: &mut Conn<'_, ()>, text: Option<&str>) {
+        let parsed = text.and_then(|text| Some((text, serde_json::from_str::<Message<'_>>(text).ok()?)));
+        match parsed {
+            Some((text, message)) => self.act(around, conn, &message, (text, Turn::Arrived)),
+            None => _ = conn.text(&wire::error(None, "no JSON object of the Pusher protocol")),
+        }
+        self.weigh(around, conn);
+    }
+
+    /// Goes on with messages that have waited for the application.
+    pub(crate) fn resume(&mut self, around: &mut Around<'_>, conn: &mut Conn<'_, ()>) {
+        let id = conn.id();
+        loop {
+            let Some(pusher) = self.conns.get_mut(&id) else { return };
+            let (text, turn) = match pusher.asking.as_mut().map_or(Step::End, |asking| asking.next()) {
+                Step::Decided(text, Verdict::Allowed(allowed)) => (text, Turn::Allowed(allowed)),
+                Step::Decided(text, verdict) => {
+                    refuse(conn, &text, &verdict);
+                    continue;
+                }
+                Step::Next(text) => (text, Turn::Next),
+                Step::Wait => break,
+                Step::End => {
+                    if pusher.asking.take().is_some_and(|asking| asking.is_paused) {
+                        conn.pause(false);
+                    }
+                    break;
+                }
+            };
+            if let Ok(message) = serde_json::from_str::<Message<'_>>(&text) {
+                self.act(around, conn, &message, (&text, turn));
+            }
+        }
+        self.weigh(around, conn);
+    }
+
+    fn act(
+        &mut self,
+        around: &mut Around<'_>,
+        conn: &mut Conn<'_, ()>,
+        Message { event, channel, data }: &Message<'_>,
+        (text, turn): (&str, Turn),
+    ) {
+        let (id, data) = (conn.id(), *data);
+        match &**event {
+            "pusher:ping" => {
+                conn.text(r#"{"event":"pusher:pong","data":{}}"#);
+                return;
+            }
+            "pusher:pong" => return,
+            _ => {}
+        }
+        // Later messages wait, so that their order holds.
+        if matches!(turn, Turn::Arrived)
+            && let Some(asking) = self.asking(id)
+        {
+            if let Err(reason) = asking.hold(conn, text, &around.hub.config) {
+                conn.text(&wire::error(None, reason));
+            }
             return;
-        };
-        match &*event {
-            "pusher:ping" => _ = conn.text(r#"{"event":"pusher:pong","data":{}}"#),
-            "pusher:pong" => {}
+        }
+        match &**event {
             "pusher:subscribe" => match object(data) {
-                Some(subscribe) => self.join_channel(conn, &subscribe),
+                Some(subscribe) => self.join_channel(around, conn, &subscribe, (text, &turn)),
                 None => _ = conn.text(&wire::error(None, "a subscription without a channel")),
             },
             "pusher:unsubscribe" => {
                 if let Some(subscribe) = object::<Subscribe>(data).filter(|data| user_of(&data.channel).is_none()) {
-                    self.part(conn, &subscribe.channel);
+                    self.part(around, id, &subscribe.channel);
                 }
             }
             "pusher:signin" => match object(data) {
-                Some(sign_in) => self.sign_in(conn, &sign_in),
+                Some(sign_in) => self.sign_in(around, conn, &sign_in),
                 None => _ = conn.text(&wire::error(None, "a sign-in without auth and user_data")),
             },
             client if client.starts_with("client-") => {
-                if let Err((code, why)) = self.client_event(conn, client, channel.as_deref(), data) {
-                    conn.text(&wire::error(code, why));
+                let event = (client, channel.as_deref(), data);
+                if let Err((code, why)) = self.client_event(around, conn, event, (text, turn)) {
+                    conn.text(&wire::error(code, &why));
                 }
             }
             _ => _ = conn.text(&wire::error(None, "this event is not known; those of clients begin with `client-`")),
         }
-        self.weigh(conn);
     }
 
-    fn join_channel(&mut self, conn: &mut Conn<'_, ()>, subscribe: &Subscribe) {
+    fn join_channel(
+        &mut self,
+        around: &mut Around<'_>,
+        conn: &mut Conn<'_, ()>,
+        subscribe: &Subscribe,
+        message: (&str, &Turn),
+    ) {
         let name = &*subscribe.channel;
-        match self.try_join(conn, subscribe) {
-            Ok(Some(succeeded)) => {
+        match self.try_join(around, conn, subscribe, message) {
+            Ok(Entered::Done(succeeded)) => {
                 conn.text(&wire::told("pusher_internal:subscription_succeeded", Some(name), &succeeded));
-                self.send_kept(conn, name);
+                self.send_kept(around, conn, name);
             }
-            Ok(None) => _ = conn.text(&wire::error(None, &format!("Existing subscription to channel {name}"))),
-            Err((kind, reason, status)) => _ = conn.text(&wire::refused(name, kind, reason, status)),
+            Ok(Entered::Before) => {
+                conn.text(&wire::error(None, &format!("Existing subscription to channel {name}")));
+            }
+            Ok(Entered::Held) => {}
+            Err((kind, reason, status)) => _ = conn.text(&wire::refused(name, kind, &reason, status)),
         }
     }
 
-    /// Subscribes. The data of the answer; `None` if it is subscribed already.
-    fn try_join(&mut self, conn: &mut Conn<'_, ()>, subscribe: &Subscribe) -> Result<Option<Value>, Refused> {
+    fn try_join(
+        &mut self,
+        around: &mut Around<'_>,
+        conn: &mut Conn<'_, ()>,
+        subscribe: &Subscribe,
+        (text, turn): (&str, &Turn),
+    ) -> Result<Entered, Refused> {
         let (id, name) = (conn.id(), &*subscribe.channel);
-        let Some(pusher) = self.pushers.conns.get(&id) else { return Ok(None) };
+        let Some(pusher) = self.conns.get(&id) else { return Ok(Entered::Before) };
         let app = pusher.app.clone();
         if let Some(user) = user_of(name) {
             // Its connection has subscribed when it signed in.
             let is_own = pusher.user.as_deref() == Some(user);
-            return if is_own { Ok(Some(json!({}))) } else { Err(("AuthError", "sign in as this user first", 401)) };
+            return if is_own {
+                Ok(Entered::Done(json!({})))
+            } else {
+                Err(("AuthError", "sign in as this user first".into(), 401))
+            };
         }
-        let channel = Channel::read(name).ok_or((
-            "InvalidChannel",
-            "names of channels have 1 to 164 letters, digits and _-=@,.;",
-            400,
-        ))?;
+        let no_name = || ("InvalidChannel", "names of channels have 1 to 164 letters, digits and _-=@,.;".into(), 400);
+        let channel = Channel::read(name).ok_or_else(no_name)?;
         if channel.kind != Kind::Public {
-            check_auth(pusher, subscribe)?;
+            check_auth((&pusher.app, &pusher.socket), subscribe)?;
         }
         let topic = app.topic(name);
         if pusher.channels.contains_key(&topic) {
-            return Ok(None);
+            return Ok(Entered::Before);
         }
-        if pusher.channels.len() >= self.hub.config.max_subscriptions {
-            return Err(("LimitReached", "the connection has too many subscriptions", 4004));
+        if pusher.channels.len() >= around.hub.config.max_subscriptions {
+            return Err(("LimitReached", "the connection has too many subscriptions".into(), 4004));
         }
         if conn.shard().is_memory_short() {
-            return Err(("LimitReached", "memory is short; try again later", 4100));
+            return Err(("LimitReached", "memory is short; try again later".into(), 4100));
         }
-        if self.kind_of(&topic) != TopicKind::Plain {
-            return Err(("InvalidChannel", "this topic has history, and its messages are for other clients", 400));
+        if around.rules.kind(&around.hub.config, &topic) != TopicKind::Plain {
+            return Err((
+                "InvalidChannel",
+                "this topic has history, and its messages are for other clients".into(),
+                400,
+            ));
         }
-        if channel.kind != Kind::Presence {
-            self.enter_channel(id, &topic, name, None);
-            return Ok(Some(json!({})));
+        let member = if channel.kind == Kind::Presence { Some(member_of(subscribe)?) } else { None };
+        if !matches!(turn, Turn::Allowed(_)) {
+            let user = pusher.name().cloned().or_else(|| member.as_ref().map(|(user, _)| user.clone()));
+            let limits = &around.rules.limits;
+            let limited = around.hub.bounds.subscribe(limits, user.as_deref(), conn.peer());
+            limited.map_err(|reason| ("LimitReached", reason.into(), 4301))?;
+            let wish = Wish::Subscribe { history: false, presence: member.is_some() };
+            let matter = Matter { conn: id, user: user.as_deref(), topic: &topic, wish };
+            if let Some(reason) = self.holds(around, matter, text) {
+                return reason.map_or(Ok(Entered::Held), |reason| Err(("AuthError", reason.into(), 403)));
+            }
         }
-        let (user, info) = member_of(subscribe)?;
-        self.enter_channel(id, &topic, name, Some(user.clone()));
+        let Some((user, info)) = member else {
+            self.enter_channel(around, id, &topic, (name, None));
+            return Ok(Entered::Done(json!({})));
+        };
+        self.enter_channel(around, id, &topic, (name, Some(user.clone())));
         let limit = app.limits.members;
-        let room = self.pushers.channels.get(&topic).and_then(|channel| channel.room.as_ref());
+        let room = self.channels.get(&topic).and_then(|channel| channel.room.as_ref());
         let has_room = room.is_some_and(|room| room.has(&user) || room.len() < limit);
-        let joins = || self.hub.presence.join(&room_topic(&topic), &Who::User(&user), &info, Some(limit));
-        if !has_room || joins() == Joined::Full {
-            self.leave_channel(id, &topic, false);
-            return Err(("LimitReached", "the presence channel has too many members", 4004));
+        let joins = || around.hub.presence.join(&room_topic(&topic), &Who::User(&user), &info, Some(limit));
+        let joined = if has_room { joins() } else { Joined::Full };
+        match joined {
+            Joined::Full => {
+                self.leave_channel(around, id, &topic, false);
+                return Err(("LimitReached", "the presence channel has too many members".into(), 4004));
+            }
+            Joined::First => around.tell(About::PRESENCE, (id, Some(&user)), Some((&topic, "join"))),
+            Joined::Again => {}
         }
-        let room = self.pushers.channels.get(&topic).and_then(|channel| channel.room.as_ref());
-        Ok(room.map(|room| room.list(&user, &info)))
+        let room = self.channels.get(&topic).and_then(|channel| channel.room.as_ref());
+        Ok(room.map_or(Entered::Before, |room| Entered::Done(room.list(&user, &info))))
     }
 
-    pub(super) fn kind_of(&self, topic: &str) -> TopicKind {
-        self.rules.grant(None, topic).terms.kind(&self.hub.config, topic)
+    /// Asks the application about a message. `None` if it may be done now, and a reason if it may not be done at all.
+    fn holds(&mut self, around: &mut Around<'_>, matter: Matter<'_>, text: &str) -> Option<Option<String>> {
+        let (id, asks) = (matter.conn, around.rules.grant(None, matter.topic).terms.about);
+        match around.questions.ask((around.hub, around.rules, around.mailbox), asks, matter) {
+            Held::No => None,
+            Held::Refused(verdict) => Some(Some(verdict.reason().unwrap_or_default().to_owned())),
+            Held::Asked(number) => {
+                if let Some(pusher) = self.conns.get_mut(&id) {
+                    pusher.asking.get_or_insert_default().ask(number, text);
+                }
+                Some(None)
+            }
+        }
     }
 
     /// Sends the last event of a cache channel, or that there is none.
-    fn send_kept(&self, conn: &mut Conn<'_, ()>, name: &str) {
-        let Some(pusher) = self.pushers.conns.get(&conn.id()) else { return };
+    fn send_kept(&self, around: &Around<'_>, conn: &mut Conn<'_, ()>, name: &str) {
+        let Some(pusher) = self.conns.get(&conn.id()) else { return };
         if !Channel::read(name).is_some_and(|channel| channel.is_cached) {
             return;
         }
-        match self.hub.channels.kept(&pusher.app.topic(name), Instant::now()) {
+        match around.hub.channels.kept(&pusher.app.topic(name), Instant::now()) {
             Some(frame) => conn.text(&frame),
             None => conn.text(&wire::told("pusher:cache_miss", Some(name), &json!({}))),
         };
     }
 
     /// Has a connection get the events of a channel.
-    fn enter_channel(&mut self, id: ConnId, topic: &Arc<str>, name: &str, user: Option<Arc<str>>) {
-        let Some(mailbox) = self.mailbox.clone() else { return };
+    fn enter_channel(
+        &mut self,
+        around: &mut Around<'_>,
+        id: ConnId,
+        topic: &Arc<str>,
+        (name, user): (&str, Option<Arc<str>>),
+    ) {
+        let Around { hub, mailbox, account, .. } = around;
         let is_presence = user.is_some();
-        self.hub.channels.enter(topic, &mailbox);
-        if !self.pushers.channels.contains_key(topic) {
+        hub.channels.enter(topic, mailbox);
+        if !self.channels.contains_key(topic) {
             let mut room = is_presence.then(Room::default);
             if let Some(room) = &mut room {
                 let own = room_topic(topic);
-                let _ = self.hub.presence.watch(&own, &mailbox);
+                let _ = hub.presence.watch(&own, mailbox);
                 // Nobody is here yet who has to be told.
-                let _ = room.replace(&self.hub.presence.list(&own));
+                let _ = room.replace(&hub.presence.list(&own));
             }
             let channel = LoopChannel { name: name.into(), subscribers: Subscribers::default(), room };
-            self.pushers.channels.insert(topic.clone(), Box::new(channel));
-            self.account.bytes += CHANNEL + name_memory(topic);
+            self.channels.insert(topic.clone(), Box::new(channel));
+            account.bytes += CHANNEL + name_memory(topic);
         }
-        if let Some(channel) = self.pushers.channels.get_mut(topic) {
+        if let Some(channel) = self.channels.get_mut(topic) {
             channel.subscribers.add(id);
         }
-        if let Some(pusher) = self.pushers.conns.get_mut(&id) {
+        if let Some(pusher) = self.conns.get_mut(&id) {
             pusher.channels.insert(topic.clone(), user);
         }
     }
 
-    fn part(&mut self, conn: &Conn<'_, ()>, name: &str) {
-        let id = conn.id();
-        let Some(pusher) = self.pushers.conns.get(&id) else { return };
+    fn part(&mut self, around: &mut Around<'_>, id: ConnId, name: &str) {
+        let Some(pusher) = self.conns.get(&id) else { return };
         let topic = pusher.app.topic(name);
-        self.leave_channel(id, &topic, true);
+        self.leave_channel(around, id, &topic, true);
     }
 
     /// Ends a subscription. `is_member` if its user is a member.
-    fn leave_channel(&mut self, id: ConnId, topic: &Arc<str>, is_member: bool) {
-        let Some(pusher) = self.pushers.conns.get_mut(&id) else { return };
+    fn leave_channel(&mut self, around: &mut Around<'_>, id: ConnId, topic: &Arc<str>, is_member: bool) {
+        let Some(pusher) = self.conns.get_mut(&id) else { return };
         let Some(user) = pusher.channels.remove(topic) else { return };
-        self.forget_subscriber(id, topic, user.filter(|_| is_member).as_deref());
+        let name = pusher.name().cloned();
+        let member = user.filter(|_| is_member);
+        if is_member {
+            let user = member.as_ref().or(name.as_ref()).map(|user| &**user);
+            around.tell(About::UNSUBSCRIBE, (id, user), Some((topic, "")));
+        }
+        self.forget_subscriber(around, id, topic, member.as_deref());
     }
 
-    fn forget_subscriber(&mut self, id: ConnId, topic: &Arc<str>, member: Option<&str>) {
-        let Some(mailbox) = self.mailbox.clone() else { return };
-        self.hub.channels.leave(topic, &mailbox);
-        if let Some(user) = member {
-            self.hub.presence.leave(&room_topic(topic), &Who::User(user));
+    fn forget_subscriber(&mut self, around: &mut Around<'_>, id: ConnId, topic: &Arc<str>, member: Option<&str>) {
+        around.hub.channels.leave(topic, around.mailbox);
+        if let Some(user) = member
+            && around.hub.presence.leave(&room_topic(topic), &Who::User(user))
+        {
+            around.tell(About::PRESENCE, (id, Some(user)), Some((topic, "leave")));
         }
-        let Some(channel) = self.pushers.channels.get_mut(topic) else { return };
+        let Some(channel) = self.channels.get_mut(topic) else { return };
         channel.subscribers.remove(id);
         if channel.subscribers.list().is_empty() {
             if channel.room.is_some() {
-                self.hub.presence.unwatch(&room_topic(topic), &mailbox);
+                around.hub.presence.unwatch(&room_topic(topic), around.mailbox);
             }
-            self.pushers.channels.remove(topic);
-            shrink_map(&mut self.pushers.channels);
-            self.account.bytes -= CHANNEL + name_memory(topic);
+            self.channels.remove(topic);
+            shrink_map(&mut self.channels);
+            around.account.bytes -= CHANNEL + name_memory(topic);
         }
     }
 
-    fn sign_in(&mut self, conn: &mut Conn<'_, ()>, sign_in: &SignIn) {
+    fn sign_in(&mut self, around: &mut Around<'_>, conn: &mut Conn<'_, ()>, sign_in: &SignIn) {
         let id = conn.id();
-        let Some(pusher) = self.pushers.conns.get(&id) else { return };
+        let Some(pusher) = self.conns.get_mut(&id) else { return };
         let SignIn { auth, user_data } = sign_in;
         let text = format!("{}::user::{user_data}", pusher.socket);
         let user = serde_json::from_str::<Value>(user_data).ok().and_then(|data| wire::identifier(&data["id"]));
@@ -318,53 +530,85 @@ impl HubHandler {
             conn.text(&wire::error(None, "the connection has signed in already"));
             return;
         }
-        let name = format!("{OF_USER}{user}");
-        let topic = pusher.app.topic(&name);
-        if let Some(pusher) = self.pushers.conns.get_mut(&id) {
-            pusher.user = Some(user.into());
+        let (name, user): (_, Arc<str>) = (format!("{OF_USER}{user}"), user.into());
+        if pusher.known_name() != Some(&user)
+            && let Err((code, why)) = around.enter(&user, id)
+        {
+            return fail(conn, code, why);
         }
-        self.enter_channel(id, &topic, &name, None);
+        let topic = pusher.app.topic(&name);
+        pusher.user = Some(user);
+        self.enter_channel(around, id, &topic, (&name, None));
         conn.text(&wire::told("pusher:signin_success", None, &json!({ "user_data": user_data })));
     }
 
     fn client_event(
         &mut self,
+        around: &mut Around<'_>,
         conn: &mut Conn<'_, ()>,
-        event: &str,
-        channel: Option<&str>,
-        data: Option<&RawValue>,
-    ) -> Result<(), (Option<u16>, &'static str)> {
-        let Some(pusher) = self.pushers.conns.get_mut(&conn.id()) else { return Ok(()) };
-        let name = channel.ok_or((None, "an event without a channel"))?;
+        (event, channel, data): (&str, Option<&str>, Option<&RawValue>),
+        (text, turn): (&str, Turn),
+    ) -> Result<(), Rejected> {
+        let Some(pusher) = self.conns.get_mut(&conn.id()) else { return Ok(()) };
+        let name = channel.ok_or_else(|| (None, "an event without a channel".into()))?;
         let topic = pusher.app.topic(name);
-        let user = pusher.channels.get(&topic).ok_or((None, "the connection is not subscribed to this channel"))?;
+        let not_in = || (None, "the connection is not subscribed to this channel".into());
+        let member = pusher.channels.get(&topic).ok_or_else(not_in)?.clone();
         if !pusher.app.client_events {
-            return Err((None, "To send client events, set `client-events` of the app in the file of rules."));
+            return Err((None, "To send client events, set `client-events` of the app in the file of rules.".into()));
         }
         if !Channel::read(name).is_some_and(|channel| channel.kind != Kind::Public && !channel.is_encrypted) {
-            return Err((None, "Client event rejected - only supported on private and presence channels"));
+            return Err((None, "Client event rejected - only supported on private and presence channels".into()));
         }
-        let data = data.map_or("null", RawValue::get);
-        if event.len() > MOST_EVENT || data.len() > pusher.app.limits.data || depth(data) > MOST_DEPTH {
-            return Err((None, "the event is too large, or nested too deeply"));
+        let allowed = if let Turn::Allowed(allowed) = turn { Some(allowed) } else { None };
+        let replaced = allowed.as_ref().and_then(|allowed| allowed.data.as_deref());
+        let data = replaced.unwrap_or_else(|| data.map_or("null", RawValue::get));
+        let terms = around.rules.grant(None, &topic).terms;
+        let most = terms.max_message.unwrap_or(usize::MAX).min(pusher.app.limits.data);
+        if event.len() > MOST_EVENT || data.len() > most || depth(data) > MOST_DEPTH {
+            return Err((None, "the event is too large, or nested too deeply".into()));
         }
-        let now = Instant::now();
-        if now.saturating_duration_since(pusher.rate.0) >= Duration::from_secs(1) {
-            pusher.rate = (now, 0);
+        // Its rate was counted before the application was asked.
+        if allowed.is_none() {
+            let now = Instant::now();
+            if now.saturating_duration_since(pusher.rate.0) >= Duration::from_secs(1) {
+                pusher.rate = (now, 0);
+            }
+            if pusher.rate.1 >= MOST_EVENTS {
+                return Err((Some(code::TOO_OFTEN), "more than 10 events in a second".into()));
+            }
+            pusher.rate.1 += 1;
+            let user = pusher.name().cloned().or_else(|| member.clone());
+            let limited = around.hub.bounds.publish(&around.rules.limits, (user.as_deref(), &topic, conn.peer()));
+            limited.map_err(|reason| (Some(code::TOO_OFTEN), reason.into()))?;
+            let wish = Wish::Publish { key: None, event: Some(event), data };
+            let matter = Matter { conn: conn.id(), user: user.as_deref(), topic: &topic, wish };
+            if let Some(reason) = self.holds(around, matter, text) {
+                return reason.map_or(Ok(()), |reason| Err((None, reason.into())));
+            }
         }
-        if pusher.rate.1 >= MOST_EVENTS {
-            return Err((Some(code::TOO_OFTEN), "more than 10 events in a second"));
-        }
-        pusher.rate.1 += 1;
-        let frame = wire::client_event(event, name, data, user.as_deref());
-        self.hub.channels.publish(&topic, &frame, Some(&pusher.socket));
-        conn.publish(&topic, Outgoing::text(&message_of_client(&topic, event, data)));
+        let Some(pusher) = self.conns.get(&conn.id()) else { return Ok(()) };
+        let frame = wire::client_event(event, name, data, member.as_deref());
+        around.hub.channels.publish(&topic, &frame, Some(&pusher.socket));
+        let message = message_of_client(&topic, event, data);
+        let message = Outgoing::text(&message);
+        conn.publish(&topic, terms.slow.map_or(message, |policy| message.with_policy(policy)));
         Ok(())
+    }
+
+    /// Sends a message for all connections of a user to those that have signed in, as an event of theirs.
+    pub(crate) fn send_to_user(&self, shard: &mut ShardContext<'_>, conns: &[ConnId], (user, frame): (&str, &str)) {
+        let has_signed_in =
+            |conn: &ConnId| self.conns.get(conn).is_some_and(|pusher| pusher.user.as_deref() == Some(user));
+        let conns: Vec<ConnId> = conns.iter().copied().filter(has_signed_in).collect();
+        let Some(data) = serde_json::from_str::<Answer<'_>>(frame).ok().and_then(|direct| direct.data) else { return };
+        let frame = wire::event("message", &format!("{OF_USER}{user}"), data.get(), None);
+        shard.send_to(&conns, Outgoing::text(&frame));
     }
 
     /// Passes an event to the subscribers of this loop.
     pub(crate) fn deliver(&mut self, shard: &mut ShardContext<'_>, delivery: &Delivery) {
-        let Some(channel) = self.pushers.channels.get_mut(&delivery.topic) else { return };
+        let Some(channel) = self.channels.get_mut(&delivery.topic) else { return };
         let frame = match &delivery.what {
             What::Event(frame) => Outgoing::prepared(frame),
             What::End => {
@@ -375,7 +619,7 @@ impl HubHandler {
                 return;
             }
         };
-        match delivery.except.as_ref().and_then(|socket| self.pushers.sockets.get(&**socket)) {
+        match delivery.except.as_ref().and_then(|socket| self.sockets.get(&**socket)) {
             Some(except) => {
                 let others = channel.subscribers.list().iter().filter(|conn| *conn != except);
                 shard.send_to(&others.copied().collect::<Vec<_>>(), frame);
@@ -385,8 +629,13 @@ impl HubHandler {
     }
 
     /// Tells subscribers of a presence channel news of its members. Returns their number.
-    pub(crate) fn tell_members(&mut self, shard: &mut ShardContext<'_>, topic: &str, news: &Event) -> usize {
-        let Some(channel) = self.pushers.channels.get_mut(topic) else { return 0 };
+    pub(crate) fn tell_members(
+        &mut self,
+        hub: &Shared,
+        shard: &mut ShardContext<'_>,
+        (topic, news): (&str, &Event),
+    ) -> usize {
+        let Some(channel) = self.channels.get_mut(topic) else { return 0 };
         let Some(room) = &mut channel.room else { return 0 };
         let news = match news {
             Event::Presence { frame, .. } => match serde_json::from_str::<Answer<'_>>(frame) {
@@ -398,7 +647,7 @@ impl HubHandler {
             }
             .into_iter()
             .collect(),
-            _ => room.replace(&self.hub.presence.list(&room_topic(topic))),
+            _ => room.replace(&hub.presence.list(&room_topic(topic))),
         };
         for news in &news {
             let (event, user, data) = match news {
@@ -408,7 +657,7 @@ impl HubHandler {
                 News::Removed(user) => ("pusher_internal:member_removed", user, json!({ "user_id": &**user })),
             };
             let is_own = |conn: &ConnId| {
-                let of = self.pushers.conns.get(conn).and_then(|pusher| pusher.channels.get(topic));
+                let of = self.conns.get(conn).and_then(|pusher| pusher.channels.get(topic));
                 of.is_some_and(|of| of.as_ref() == Some(user))
             };
             let others: Vec<ConnId> = channel.subscribers.list().iter().copied().filter(|conn| !is_own(conn)).collect();
@@ -417,25 +666,32 @@ impl HubHandler {
         news.len() * channel.subscribers.list().len()
     }
 
-    /// A connection has ended. False if it was none of this protocol.
-    pub(crate) fn close_pusher(&mut self, id: ConnId) -> bool {
-        let Some(pusher) = self.pushers.conns.remove(&id) else { return false };
-        self.pushers.sockets.remove(&pusher.socket);
-        self.hub.channels.disconnect(&pusher.app);
-        self.account.bytes -= pusher.told;
-        for (topic, user) in &pusher.channels {
-            self.forget_subscriber(id, topic, user.as_deref());
+    /// A connection has ended.
+    pub(crate) fn close(&mut self, around: &mut Around<'_>, id: ConnId) {
+        let Some(pusher) = self.conns.remove(&id) else { return };
+        self.sockets.remove(&pusher.socket);
+        around.hub.channels.disconnect(&pusher.app);
+        around.account.bytes -= pusher.told;
+        let (user, known) = (pusher.user.as_ref(), pusher.known_name());
+        for name in user.into_iter().chain(known.filter(|known| user != Some(*known))) {
+            around.users.leave(&around.hub.sessions, name, id);
         }
-        shrink_map(&mut self.pushers.conns);
-        shrink_map(&mut self.pushers.sockets);
-        true
+        let name = pusher.name().map(|name| &**name);
+        around.tell(About::DISCONNECT, (id, name), None);
+        for (topic, member) in &pusher.channels {
+            around.tell(About::UNSUBSCRIBE, (id, member.as_deref().or(name)), Some((topic, "")));
+            self.forget_subscriber(around, id, topic, member.as_deref());
+        }
+        shrink_map(&mut self.conns);
+        shrink_map(&mut self.sockets);
     }
 
     /// Other rules hold. Connections whose app has others now come again.
-    pub(crate) fn recheck_pushers(&mut self, shard: &mut ShardContext<'_>) {
-        let rules = self.rules.clone();
-        for (conn, pusher) in &mut self.pushers.conns {
+    pub(crate) fn recheck(&mut self, rules: &Rules, shard: &mut ShardContext<'_>) {
+        for (conn, pusher) in &mut self.conns {
+            let is_revoked = pusher.name().is_some_and(|user| rules.revoked.contains(&**user));
             let (code, why) = match rules.apps.iter().find(|app| app.key == pusher.app.key) {
+                _ if is_revoked => (ENDED, "the user is revoked"),
                 Some(app) if app.continues_as(&pusher.app) => {
                     pusher.app = app.clone();
                     continue;
@@ -449,20 +705,51 @@ impl HubHandler {
     }
 
     /// Counts the memory of a connection.
-    fn weigh(&mut self, conn: &mut Conn<'_, ()>) {
+    fn weigh(&mut self, around: &mut Around<'_>, conn: &mut Conn<'_, ()>) {
         let id = conn.id();
-        let Some(pusher) = self.pushers.conns.get_mut(&id) else { return };
+        let Some(pusher) = self.conns.get_mut(&id) else { return };
         let names = |(topic, user): (&Arc<str>, &Option<Arc<str>>)| {
             topic.len() + user.as_ref().map_or(0, |user| MOST_INFO + user.len())
         };
-        let now = size_of::<Pusher>() + map_memory(&pusher.channels) + pusher.channels.iter().map(names).sum::<usize>();
+        let asking = pusher.asking.as_ref().map_or(0, |asking| asking.memory());
+        let known = pusher.known.as_ref().map_or(0, |known| known.memory());
+        let names = pusher.channels.iter().map(names).sum::<usize>();
+        let now = size_of::<Pusher>() + map_memory(&pusher.channels) + names + asking + known;
         if now != pusher.told {
-            self.account.bytes = self.account.bytes - pusher.told + now;
+            around.account.bytes = around.account.bytes - pusher.told + now;
             pusher.told = now;
-            self.tell_tables();
+            around.account.is_changed = true;
             conn.shard().set_memory_of(id, 0, now);
         }
     }
+}
+
+impl Around<'_> {
+    /// Makes a connection one of a user, unless the user is refused or has too many.
+    fn enter(&mut self, user: &Arc<str>, conn: ConnId) -> Result<(), (u16, &'static str)> {
+        if self.hub.refuses(self.rules, user) {
+            return Err((ENDED, "the user is revoked"));
+        }
+        if !self.users.enter(&self.hub.sessions, (user, conn), self.rules.max_sessions) {
+            return Err((code::QUOTA, "the user has too many connections"));
+        }
+        Ok(())
+    }
+
+    fn tell(&self, about: About, who: (ConnId, Option<&str>), topic: Option<(&str, &str)>) {
+        self.hub.tell_application(self.rules, about, who, topic);
+    }
+}
+
+/// Tells a client that the application has not allowed its message.
+fn refuse(conn: &mut Conn<'_, ()>, text: &str, verdict: &Verdict) {
+    let reason = verdict.reason().unwrap_or_default();
+    let subscribe =
+        serde_json::from_str::<Message<'_>>(text).ok().filter(|message| message.event == "pusher:subscribe");
+    match subscribe.and_then(|message| object::<Subscribe>(message.data)) {
+        Some(subscribe) => conn.text(&wire::refused(&subscribe.channel, "AuthError", reason, 403)),
+        None => conn.text(&wire::error(None, reason)),
+    };
 }
 
 /// The hub's own message for an event of a client.
@@ -478,36 +765,6 @@ fn message_of_client(topic: &str, event: &str, data: &str) -> String {
 fn fail(conn: &mut Conn<'_, ()>, code: u16, why: &str) {
     conn.text(&wire::error(Some(code), why));
     conn.close(CloseCode::new(code), why);
-}
-
-/// Whether `auth` is `KEY:SIGNATURE` of a text.
-fn is_signed(app: &App, text: &str, auth: &str) -> bool {
-    auth.split_once(':').is_some_and(|(key, signature)| key == app.key && app.secret.verifies(text, signature))
-}
-
-fn check_auth(pusher: &Pusher, subscribe: &Subscribe) -> Result<(), Refused> {
-    let Subscribe { channel, auth, channel_data } = subscribe;
-    let mut text = format!("{}:{channel}", pusher.socket);
-    if let Some(data) = channel_data {
-        text = format!("{text}:{data}");
-    }
-    let is_good = auth.as_deref().is_some_and(|auth| is_signed(&pusher.app, &text, auth));
-    if is_good {
-        Ok(())
-    } else {
-        Err(("AuthError", "the signature is not that of the app's secret for this socket", 401))
-    }
-}
-
-/// The user that a subscription to a presence channel names, and the user's information as JSON.
-fn member_of(subscribe: &Subscribe) -> Result<(Arc<str>, String), Refused> {
-    let wrong = ("AuthError", "channel_data has no user_id of 1 to 128 bytes, or a user_info of more than 1 KiB", 400);
-    let data = subscribe.channel_data.as_deref().and_then(|data| serde_json::from_str::<Member>(data).ok());
-    let data = data.ok_or(wrong)?;
-    let user = data.user().filter(|user| fits_user(user)).ok_or(wrong)?;
-    // Written anew, it has no control characters.
-    let info = data.user_info.to_string();
-    if info.len() > MOST_INFO { Err(wrong) } else { Ok((user.into(), info)) }
 }
 
 /// A name for a connection: two numbers, as libraries demand it, that nobody guesses.

@@ -2,16 +2,15 @@
 
 use super::app::App;
 use super::channels::message;
-use super::connection::room_topic;
-use super::name::{Channel, Kind, MOST_EVENT, OF_USER, fits_user, user_of};
+use super::name::{Channel, Kind, MOST_EVENT, OF_USER, fits_user, room_topic, user_of};
 use super::room;
 use super::signature::is_md5;
 use super::wire;
 use crate::config::Kind as TopicKind;
 use crate::credentials::now;
-use crate::events::parameters;
 use crate::handler::HubHandler;
 use crate::mailbox::Event;
+use crate::query::{decode, parameters};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -124,7 +123,7 @@ impl HubHandler {
                 Ok(json!({ "users": users }))
             }
             (&Method::POST, ["users", user, "terminate_connections"]) => {
-                let user = crate::events::decode(user).filter(|user| fits_user(user));
+                let user = decode(user).filter(|user| fits_user(user));
                 let user = user.ok_or((400, "no identifier of a user"))?;
                 self.hub.channels.end(&app.topic(&format!("{OF_USER}{user}")));
                 Ok(json!({}))
@@ -159,7 +158,8 @@ impl HubHandler {
         }
         let fits = |name: &&str| {
             user_of(name).is_some()
-                || Channel::read(name).is_some() && self.kind_of(&app.topic(name)) == TopicKind::Plain
+                || Channel::read(name).is_some()
+                    && self.rules.kind(&self.hub.config, &app.topic(name)) == TopicKind::Plain
         };
         if channels.iter().all(fits) { Ok(()) } else { Err(BAD_CHANNEL) }
     }
@@ -217,7 +217,7 @@ fn check_signature(app: &App, request: &Request<'_>) -> Result<(), Fault> {
     let mut all: Vec<(String, String)> = Vec::new();
     for part in request.http.uri().query().unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let decoded = crate::events::decode(name).zip(crate::events::decode(value)).ok_or(WRONG)?;
+        let decoded = decode(name).zip(decode(value)).ok_or(WRONG)?;
         all.push((decoded.0.to_ascii_lowercase(), decoded.1));
         if all.len() > MOST_PARAMETERS {
             return Err((400, "too many parameters"));

@@ -5,14 +5,17 @@
 //! [`connection`] is a loop's part, [`room`] the members of presence channels, and [`interface`] what server libraries call.
 
 pub(crate) mod app;
+mod auth;
 pub(crate) mod channels;
 mod connection;
+pub(crate) mod delivery;
 mod interface;
 mod name;
 mod room;
 mod signature;
 mod wire;
 
-pub(crate) use self::connection::{MOST_INFO, Pushers, room_topic};
+pub(crate) use self::connection::{Around, ENDED, Pushers, admit, app_key};
 pub(crate) use self::interface::PATH;
+pub(crate) use self::name::{MOST_INFO, OWN};
 pub(crate) use self::signature::Secret;

@@ -1,5 +1,11 @@
 //! Names of channels: which are allowed, and what they mean.
 
+use std::sync::Arc;
+
+/// Names of the broker's topics, of the hub's own topics, and of rooms of presence begin with this.
+pub(crate) const OWN: &str = "$pusher/";
+/// Most bytes of a member's information.
+pub(crate) const MOST_INFO: usize = 1024;
 /// Most bytes of a channel's name, of an event's, and of a user's identifier.
 const MOST: usize = 164;
 pub(super) const MOST_EVENT: usize = 200;
@@ -50,4 +56,9 @@ pub(super) fn user_of(channel: &str) -> Option<&str> {
 /// Whether a text can name a user.
 pub(super) fn fits_user(user: &str) -> bool {
     !user.is_empty() && user.len() <= MOST_USER && !user.contains(char::is_control)
+}
+
+/// The topic of the hub's presence that has the members of a channel.
+pub(crate) fn room_topic(topic: &str) -> Arc<str> {
+    format!("{OWN}{topic}").into()
 }

@@ -1,13 +1,13 @@
 //! The file of rules: TOML, as `docs/hub.md` describes it.
 
 use super::api_key::{ApiKey, Scope};
+use super::events::EventRules;
 use super::hooks::{self, About, Hooks};
 use super::pattern::Pattern;
 use super::rights::Rights;
 use super::table::{Limits, Namespace, Rules, Terms, Tokens};
 use super::toml::{Document, RulesError, Table, nearest};
 use crate::config::Kind;
-use crate::events::EventRules;
 use crate::pusher::Secret;
 use crate::pusher::app::{App, AppLimits};
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ pub(super) const KEYS: [&str; 9] =
 pub(crate) struct Hooks {
     pub(crate) client: HttpClient,
     pub(crate) secret: Box<[u8]>,
-    /// Questions and news about connections.
+    /// Events that it is asked and told about, of connections.
     pub(crate) about: About,
     /// Headers of clients that it gets.
     pub(crate) headers: Vec<HeaderName>,
@@ -30,7 +30,7 @@ pub(crate) struct Hooks {
     pub(crate) waiting: usize,
 }
 
-/// The matters of which an application is asked or told.
+/// Events that an application is asked or told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct About(u8);
 
@@ -50,7 +50,7 @@ impl About {
         self.0 & other.0 == other.0
     }
 
-    /// The questions and news of a namespace.
+    /// Events that a namespace asks and tells.
     pub(super) fn of_namespace(table: &Table<'_>, has_hooks: bool) -> Result<Self, RulesError> {
         let about = named(table, "asks", &ASKS)? | named(table, "tells", &TELLS)?;
         if about != Self::default() && !has_hooks {

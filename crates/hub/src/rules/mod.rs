@@ -3,6 +3,7 @@
 //! Nothing in here knows connections. A hub resolves the rights of a connection when it subscribes, and keeps them.
 
 mod api_key;
+mod events;
 mod file;
 mod hooks;
 mod keys;
@@ -15,6 +16,7 @@ mod token;
 mod toml;
 
 pub(crate) use self::api_key::{ApiKey, Scope, find as find_key};
+pub(crate) use self::events::EventRules;
 pub(crate) use self::hooks::{About, Hooks};
 pub(crate) use self::rights::Rights;
 pub use self::table::Rules;

@@ -1,13 +1,13 @@
 //! The rules of a hub: keys, conditions on tokens, and what they and the names of topics allow.
 
 use super::api_key::ApiKey;
+use super::events::EventRules;
 use super::hooks::{About, Hooks};
 use super::keys::Keys;
 use super::pattern::Pattern;
 use super::rights::Rights;
 use super::token::{self, Conditions, Identity, TokenError};
 use crate::config::{Config, Kind};
-use crate::events::EventRules;
 use crate::pusher::app::App;
 use std::collections::HashSet;
 use std::fmt;
@@ -130,7 +130,7 @@ pub(crate) struct Terms {
     pub(crate) publish_rate: Option<u32>,
     /// For slow readers of a plain topic.
     pub(crate) slow: Option<SlowConsumer>,
-    /// Questions and news for the application.
+    /// Events that the application is asked and told.
     pub(crate) about: About,
 }
 
@@ -195,6 +195,11 @@ impl Rules {
         let (anyone, users, terms) = space.map_or_else(Default::default, |s| (s.anyone, s.users, s.terms));
         let rights = identity.map_or(anyone, |identity| anyone | users | identity.rights(topic));
         Grant { rights, terms, namespace }
+    }
+
+    /// The kind of a topic.
+    pub(crate) fn kind(&self, config: &Config, topic: &str) -> Kind {
+        self.grant(None, topic).terms.kind(config, topic)
     }
 
     /// The user that a token names, at a time since 1970.

@@ -1,0 +1,29 @@
+//! Events of channels on their way to loops.
+
+use std::sync::Arc;
+use tautline::layers::ws::Prepared;
+
+/// An event on its way to the subscribers of a loop.
+pub(crate) struct Delivery {
+    pub(crate) topic: Arc<str>,
+    pub(crate) what: What,
+    /// The socket that does not get it.
+    pub(crate) except: Option<Box<str>>,
+}
+
+pub(crate) enum What {
+    Event(Prepared),
+    /// Ends the connections of the channel's user.
+    End,
+}
+
+impl Delivery {
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let frame = match &self.what {
+            What::Event(frame) => frame.payload().len(),
+            What::End => 0,
+        };
+        size_of::<Self>() + frame
+    }
+}
