@@ -73,11 +73,13 @@ impl Bounds {
         {
             return Err(OF_ADDRESS);
         }
-        if self.publishes_of_topic.take(topic, limits.publishes_per_topic, SECOND, now) {
-            Ok(())
-        } else {
-            Err(OF_TOPIC)
-        }
+        self.publish_to(limits, topic)
+    }
+
+    /// Counts a message to a topic, of a client or of a server of the Pusher protocol.
+    pub(crate) fn publish_to(&self, limits: &Limits, topic: &str) -> Result<(), &'static str> {
+        let fits = self.publishes_of_topic.take(topic, limits.publishes_per_topic, SECOND, Instant::now());
+        if fits { Ok(()) } else { Err(OF_TOPIC) }
     }
 
     /// Counts a request for a subscription.

@@ -51,7 +51,8 @@ type Fault = (u16, &'static str);
 
 const BAD_BODY: Fault = (400, "the body is no JSON object with a name, data (a text) and channels");
 const BAD_CHANNEL: Fault = (400, "a name of a channel is not allowed, or its topic has history");
-const TOO_MUCH: Fault = (413, "the data is longer than `max-data` of the app in the file of rules");
+const TOO_MUCH: Fault =
+    (413, "the data is longer than `max-data` of the app, or `max-message` of a namespace, in the file of rules");
 
 impl HubHandler {
     /// Does a request of a server library. `None` if it is none.
@@ -153,7 +154,9 @@ impl HubHandler {
         if event.name.is_empty() || event.name.len() > MOST_EVENT || event.name.starts_with("pusher") {
             return Err((400, "an event's name has 1 to 200 bytes, and does not begin with `pusher`"));
         }
-        if event.data.len() > app.limits.data {
+        let most = |name: &&str| self.rules.grant(None, &app.topic(name)).terms.max_message.unwrap_or(usize::MAX);
+        let most = channels.iter().map(most).min().unwrap_or(usize::MAX);
+        if event.data.len() > app.limits.data.min(most) {
             return Err(TOO_MUCH);
         }
         let fits = |name: &&str| {
@@ -161,7 +164,11 @@ impl HubHandler {
                 || Channel::read(name).is_some()
                     && self.rules.kind(&self.hub.config, &app.topic(name)) == TopicKind::Plain
         };
-        if channels.iter().all(fits) { Ok(()) } else { Err(BAD_CHANNEL) }
+        if !channels.iter().all(fits) {
+            return Err(BAD_CHANNEL);
+        }
+        let count = |name: &&str| self.hub.bounds.publish_to(&self.rules.limits, &app.topic(name));
+        channels.iter().try_for_each(count).map_err(|reason| (429, reason))
     }
 
     /// Publishes an event to its channels. Returns the facts of each that it asks for.

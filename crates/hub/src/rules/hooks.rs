@@ -19,7 +19,7 @@ pub(super) const KEYS: [&str; 9] =
 pub(crate) struct Hooks {
     pub(crate) client: HttpClient,
     pub(crate) secret: Box<[u8]>,
-    /// Events that it is asked and told about, of connections.
+    /// Events of connections that it is asked and told about.
     pub(crate) about: About,
     /// Headers of clients that it gets.
     pub(crate) headers: Vec<HeaderName>,

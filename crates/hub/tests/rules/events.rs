@@ -29,18 +29,18 @@ topics = [\"*\"]
 ";
 
 /// A client of events.
-struct Events {
+pub(crate) struct Events {
     stream: TcpStream,
     /// Bytes that were not taken yet, without chunks' sizes.
     text: String,
-    head: String,
+    pub(crate) head: String,
 }
 
 /// An event: its name, identifier and data.
-type Event = (String, String, Value);
+pub(crate) type Event = (String, String, Value);
 
 impl Events {
-    fn get(bench: &Bench, path: &str, headers: &str) -> Self {
+    pub(crate) fn get(bench: &Bench, path: &str, headers: &str) -> Self {
         Self::ask(bench, &format!("GET {path} HTTP/1.0"), headers)
     }
 
@@ -55,7 +55,7 @@ impl Events {
         events
     }
 
-    fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
@@ -75,7 +75,7 @@ impl Events {
     }
 
     /// The next event; `None` at the end.
-    fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Event> {
         loop {
             let block = self.up_to("\n\n")?;
             let field = |name: &str| {

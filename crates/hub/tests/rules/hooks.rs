@@ -27,13 +27,13 @@ topics = \"free\"
 anyone = [\"subscribe\", \"publish\"]
 ";
 
-fn allow(value: &Value) -> Answer {
+pub(crate) fn allow(value: &Value) -> Answer {
     let mut value = value.clone();
     value["allow"] = true.into();
     Some(("", value.to_string()))
 }
 
-fn refuse(reason: &str) -> Answer {
+pub(crate) fn refuse(reason: &str) -> Answer {
     Some(("", json!({ "allow": false, "reason": reason }).to_string()))
 }
 
@@ -45,7 +45,7 @@ fn publish(socket: &mut Socket, topic: &str, data: &Value, id: &str) -> String {
     ask(socket, &json!({ "type": "publish", "topic": topic, "data": data, "id": id }))
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < PATIENCE, "{what}");

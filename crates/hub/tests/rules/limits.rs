@@ -17,7 +17,7 @@ scopes = [\"statistics\"]
 ";
 
 /// Number of refusals for a bound, by its name.
-fn met(bench: &Bench, name: &str) -> u64 {
+pub(crate) fn met(bench: &Bench, name: &str) -> u64 {
     bench.hub.bounds_met().into_iter().find(|(own, _)| *own == name).unwrap().1
 }
 

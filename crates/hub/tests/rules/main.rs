@@ -13,6 +13,7 @@ mod helpers;
 mod hooks;
 mod hosts;
 mod limits;
+mod protocols;
 mod pusher;
 
 use bench::{Bench, RULES, ask, next, send, subscribe, token, until};

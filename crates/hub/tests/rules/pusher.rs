@@ -43,13 +43,13 @@ fn sign(text: &str) -> String {
 }
 
 /// A client with its socket's name.
-struct Client {
-    socket: Socket,
+pub(crate) struct Client {
+    pub(crate) socket: Socket,
     id: String,
 }
 
 impl Client {
-    fn new(bench: &Bench) -> Self {
+    pub(crate) fn new(bench: &Bench) -> Self {
         let mut socket = bench.try_connect("/app/shop-key?protocol=7&client=test", &[]).unwrap();
         let established = parsed(&next(&mut socket));
         assert_eq!(established["event"], "pusher:connection_established");
@@ -60,16 +60,16 @@ impl Client {
         Self { socket, id }
     }
 
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         self.socket.text(&message.to_string()).unwrap();
     }
 
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         parsed(&next(&mut self.socket))
     }
 
     /// Subscribes with a good signature. Returns the answer.
-    fn subscribe(&mut self, channel: &str, member: Option<&Value>) -> Value {
+    pub(crate) fn subscribe(&mut self, channel: &str, member: Option<&Value>) -> Value {
         let member = member.map(Value::to_string);
         let text = member.as_ref().map_or_else(String::new, |member| format!(":{member}"));
         let auth = format!("shop-key:{}", sign(&format!("{}:{channel}{text}", self.id)));
@@ -81,18 +81,26 @@ impl Client {
         self.next()
     }
 
-    fn client_event(&mut self, channel: &str, data: &Value) {
+    /// Signs in. Returns the answer.
+    pub(crate) fn sign_in(&mut self, user: &str) -> Value {
+        let user = json!({ "id": user }).to_string();
+        let auth = format!("shop-key:{}", sign(&format!("{}::user::{user}", self.id)));
+        self.send(&json!({ "event": "pusher:signin", "data": { "auth": auth, "user_data": user } }));
+        self.next()
+    }
+
+    pub(crate) fn client_event(&mut self, channel: &str, data: &Value) {
         self.send(&json!({ "event": "client-moved", "channel": channel, "data": data }));
     }
 
     /// Whether nothing has come before the answer to a ping.
-    fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         self.send(&json!({ "event": "pusher:ping", "data": {} }));
         self.next()["event"] == "pusher:pong"
     }
 }
 
-fn parsed(text: &str) -> Value {
+pub(crate) fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
@@ -101,7 +109,7 @@ fn data(message: &Value) -> Value {
     serde_json::from_str(message["data"].as_str().unwrap()).unwrap()
 }
 
-fn assert_subscribed(answer: &Value) {
+pub(crate) fn assert_subscribed(answer: &Value) {
     assert_eq!(answer["event"], "pusher_internal:subscription_succeeded", "{answer}");
 }
 
@@ -135,7 +143,7 @@ fn get(bench: &Bench, target: &str) -> Value {
     answer
 }
 
-fn post(bench: &Bench, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn post(bench: &Bench, path: &str, body: &Value) -> (u16, Value) {
     request(bench, &format!("POST {path}"), &body.to_string(), |query| query)
 }
 
@@ -504,10 +512,7 @@ fn events_members_and_ends_reach_other_hosts() {
     assert!(ann.is_quiet() && second.is_quiet());
     drop(second);
     assert_eq!(ann.next()["event"], "pusher_internal:member_removed");
-    let user = json!({ "id": "ann" }).to_string();
-    let auth = format!("shop-key:{}", sign(&format!("{}::user::{user}", ann.id)));
-    ann.send(&json!({ "event": "pusher:signin", "data": { "auth": auth, "user_data": user } }));
-    assert_eq!(ann.next()["event"], "pusher:signin_success");
+    assert_eq!(ann.sign_in("ann")["event"], "pusher:signin_success");
     let begin = std::time::Instant::now();
     // Until the broker knows of the channel.
     while !ann.id.is_empty() {
