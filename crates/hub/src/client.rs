@@ -1,5 +1,6 @@
 //! A client on a thread of its own: it connects again, and goes on from its offsets.
 
+use crate::error::ClientError;
 use crate::session::{Event, Session, Subscribe};
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,36 +16,6 @@ const MOST_WAITING: usize = 4_096;
 const RETRY: Duration = Duration::from_millis(500);
 const PING_AFTER: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
-
-/// The reason why a client did not do what it was asked for.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The client has ended.
-    Ended,
-    /// No event came within the time.
-    Timeout,
-    /// The data is no JSON text.
-    NotJson,
-    /// Too many messages have no answer yet, or too much waits for the client's loop.
-    Busy,
-    /// There is no connection, and the message is to be sent now or not at all.
-    Offline,
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ended => "the client has ended",
-            Self::Timeout => "no event came within the time",
-            Self::NotJson => "the data is no JSON text",
-            Self::Busy => "too many messages wait for an answer: publish this one later",
-            Self::Offline => "there is no connection, so the message was not sent",
-        })
-    }
-}
-
-impl std::error::Error for ClientError {}
 
 /// The source of tokens of a client.
 type Tokens = Box<dyn FnMut() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send>;

@@ -44,6 +44,7 @@ mod connected;
 mod control;
 mod credentials;
 mod entry;
+mod error;
 mod events;
 mod feed;
 mod handler;
@@ -78,8 +79,9 @@ mod taken;
 mod track;
 mod watchers;
 
-pub use client::{Client, ClientError, ClientOptions};
+pub use client::{Client, ClientOptions};
 pub use config::{Config, Kind};
+pub use error::ClientError;
 pub use handler::HubHandler;
 pub use hooks::HookCounts;
 pub use hub::Hub;

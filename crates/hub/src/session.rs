@@ -1,6 +1,6 @@
 //! A client's side of the protocol, without I/O: what it is subscribed to, its offsets, and its messages without an answer.
 
-use crate::client::ClientError;
+use crate::error::ClientError;
 use crate::log::Position;
 use crate::protocol::{Answer, Object, random_name};
 use serde_json::value::RawValue;
