@@ -22,11 +22,17 @@ pub struct Means<'a> {
 /// Frames that leave together, with the next seal.
 pub struct Cork {
     encoder: Encoder,
-    /// Least payload bytes to compress; `usize::MAX` without permessage-deflate.
-    min_deflate: usize,
-    /// The writer of a response that the messages are pieces of.
-    pieces: Option<Box<Pieces>>,
+    /// Beside plain frames. Most connections have nothing of it, and an idle one stays small.
+    more: Option<Box<More>>,
     buf: Buf,
+}
+
+/// The writing of messages, unless they are frames as they are.
+enum More {
+    /// With permessage-deflate, messages of at least so many bytes are compressed.
+    Compresses(usize),
+    /// Messages are pieces of a response.
+    Pieces(Pieces),
 }
 
 /// The header of a message that is sealed where it lies.
@@ -47,7 +53,7 @@ impl Cork {
     /// An empty cork, without compression.
     #[must_use]
     pub fn new(role: Role) -> Self {
-        Self { encoder: Encoder::new(role), min_deflate: usize::MAX, pieces: None, buf: Buf::new() }
+        Self { encoder: Encoder::new(role), more: None, buf: Buf::new() }
     }
 
     /// Compresses messages of at least [`min_size`](DeflateConfig::min_size) bytes from now on, unless their sender forbids it.
@@ -55,27 +61,34 @@ impl Cork {
         let role = self.encoder.role();
         let deflater = Deflater::new(params, role, config.level);
         // If the window is too small for the library, there are only stored blocks.
-        self.min_deflate = if deflater.compresses() { config.min_size } else { usize::MAX };
+        self.more = deflater.compresses().then(|| Box::new(More::Compresses(config.min_size)));
         self.encoder = Encoder::new(role).with_deflater(deflater);
     }
 
     /// Writes messages as pieces of a response from now on.
     pub fn set_pieces(&mut self, pieces: Pieces) {
-        self.pieces = Some(Box::new(pieces));
+        self.more = Some(Box::new(More::Pieces(pieces)));
     }
 
     /// Whether messages are pieces of a response.
     #[inline]
     #[must_use]
-    pub const fn is_push(&self) -> bool {
-        self.pieces.is_some()
+    pub fn is_push(&self) -> bool {
+        matches!(self.more.as_deref(), Some(More::Pieces(_)))
+    }
+
+    fn pieces(&mut self) -> Option<&mut Pieces> {
+        match self.more.as_deref_mut()? {
+            More::Pieces(pieces) => Some(pieces),
+            More::Compresses(_) => None,
+        }
     }
 
     /// Whether a message of `len` bytes is compressed, if its sender allows it.
     #[inline]
     #[must_use]
-    pub const fn compresses(&self, len: usize) -> bool {
-        len >= self.min_deflate
+    pub fn compresses(&self, len: usize) -> bool {
+        matches!(self.more.as_deref(), Some(More::Compresses(least)) if len >= *least)
     }
 
     /// The header of a message that is to be sealed behind the cork instead of being copied; `None` for a small one, and for one
@@ -100,7 +113,7 @@ impl Cork {
     #[inline(always)]
     pub fn message(&mut self, kind: Kind, payload: &[u8], compress: bool, means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
-        if self.pieces.is_some() {
+        if self.is_push() {
             self.piece(kind, payload, pool);
             return Ok(());
         }
@@ -114,12 +127,12 @@ impl Cork {
     /// Its kind differs from that of its message, or the compressor failed.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
-        if self.pieces.is_some() {
+        if self.is_push() {
             self.piece(kind, payload, pool);
             return Ok(());
         }
         lend(&mut self.buf, pool, Header::MAX_LEN + payload.len());
-        let fragment = Fragment { kind, payload, last, compress: self.min_deflate != usize::MAX };
+        let fragment = Fragment { kind, payload, last, compress: self.compresses(usize::MAX) };
         self.encoder.fragment(fragment, || keys.mask(), &mut self.buf, pool)
     }
 
@@ -136,7 +149,7 @@ impl Cork {
         in_place: bool,
         pool: &mut Pool,
     ) -> Result<Option<&'a [u8]>, Error> {
-        if self.pieces.is_some() {
+        if self.is_push() {
             self.piece(message.kind(), message.payload(), pool);
             return Ok(None);
         }
@@ -154,7 +167,7 @@ impl Cork {
     /// Its payload is longer than 125 bytes.
     pub fn ping(&mut self, payload: &[u8], means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
-        if let Some(pieces) = &mut self.pieces {
+        if let Some(pieces) = self.pieces() {
             let bytes = pieces.keepalive();
             if !bytes.is_empty() {
                 lend(&mut self.buf, pool, bytes.len()).put(&bytes);
@@ -170,7 +183,7 @@ impl Cork {
     /// Its payload is longer than 125 bytes.
     pub fn pong(&mut self, payload: &[u8], means: Means<'_>) -> Result<(), Error> {
         let Means { pool, keys } = means;
-        if self.pieces.is_some() {
+        if self.is_push() {
             return Ok(());
         }
         self.encoder.pong(payload, || keys.mask(), lend(&mut self.buf, pool, MOST_CONTROL))
@@ -179,7 +192,7 @@ impl Cork {
     /// Appends a close frame. 1005 stands for a frame without a code. Other codes that must not be sent are left out too.
     pub fn close(&mut self, code: CloseCode, reason: &str, means: Means<'_>) {
         let Means { pool, keys } = means;
-        if let Some(pieces) = &mut self.pieces {
+        if let Some(pieces) = self.pieces() {
             let bytes = pieces.close(code, reason);
             return lend(&mut self.buf, pool, bytes.len()).put(&bytes);
         }
@@ -192,7 +205,7 @@ impl Cork {
     /// Appends a message as a piece of the response.
     #[cold]
     fn piece(&mut self, kind: Kind, payload: &[u8], pool: &mut Pool) {
-        let Some(pieces) = &mut self.pieces else { return };
+        let Some(pieces) = self.pieces() else { return };
         let bytes = pieces.message(kind, payload);
         if !bytes.is_empty() {
             lend(&mut self.buf, pool, bytes.len()).put(&bytes);
@@ -241,8 +254,11 @@ impl Cork {
     /// Memory in bytes: of the frames, and of the compressor or the writer of pieces.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
-        let pieces = self.pieces.as_ref().map_or(0, |pieces| pieces.memory());
-        (self.buf.capacity(), self.encoder.memory() + pieces)
+        let more = match self.more.as_deref() {
+            Some(More::Pieces(pieces)) => pieces.memory(),
+            Some(More::Compresses(_)) | None => 0,
+        };
+        (self.buf.capacity(), self.encoder.memory() + more)
     }
 
     /// Drops the frames.

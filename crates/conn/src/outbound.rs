@@ -76,7 +76,7 @@ impl Outbound {
     /// Whether messages are pieces of a response.
     #[inline]
     #[must_use]
-    pub const fn is_push(&self) -> bool {
+    pub fn is_push(&self) -> bool {
         self.cork.is_push()
     }
 

@@ -79,7 +79,7 @@ impl<T> Conn<'_, T> {
 
     /// Whether messages are pieces of an HTTP response: [`Reply::Push`](crate::Reply::Push).
     #[must_use]
-    pub const fn is_push(&self) -> bool {
+    pub fn is_push(&self) -> bool {
         self.out.is_push()
     }
 
