@@ -63,6 +63,10 @@ pub(crate) mod remote {
     }
 
     impl ShardHandle {
+        pub(crate) fn number(&self) -> u32 {
+            0
+        }
+
         pub(crate) fn force(&self, command: Command) -> Result<(), ShardHandleError> {
             match self.0.force(command) {
                 Ok(_) => Ok(()),
@@ -99,6 +103,7 @@ pub(crate) mod command {
 
 pub(crate) mod late_reply {
     use crate::http::content::Content;
+    use crate::http::push::Push;
     use crate::http::reply::Upgrade;
     use http::Response;
     use std::any::Any;
@@ -107,11 +112,31 @@ pub(crate) mod late_reply {
         Upgrade(Upgrade<Box<dyn Any + Send>>),
         Respond(Response<Vec<u8>>),
         Stream(Response<Content>),
+        Push(Push<Box<dyn Any + Send>>),
     }
 }
 
 pub(crate) mod content {
     pub(crate) struct Content;
+}
+
+pub(crate) mod push {
+    use http::Response;
+
+    pub(crate) struct Push<T> {
+        pub(crate) response: Response<()>,
+        pub(crate) writer: (),
+        pub(crate) state: Option<T>,
+    }
+}
+
+pub(crate) mod ids {
+    use tautline_io::Token;
+
+    pub(crate) struct ConnId {
+        pub(crate) shard: u32,
+        pub(crate) token: Token,
+    }
 }
 
 pub(crate) mod reply {

@@ -37,7 +37,7 @@ mod counts {
 
 #[path = "."]
 mod http {
-    pub(crate) use crate::engine::{content, late_reply, reply};
+    pub(crate) use crate::engine::{content, late_reply, push, reply};
 
     #[path = "../../../crates/engine/src/http/ticket.rs"]
     #[allow(dead_code, reason = "the tests use a part of it")]
@@ -79,7 +79,7 @@ mod turn {
     pub(crate) use crate::engine::timer;
 }
 
-use engine::config;
+use engine::{config, ids};
 use shuttle::{check_pct, check_random};
 
 /// Interleavings of each test, at random and with few switches at the worst places.
