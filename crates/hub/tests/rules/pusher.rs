@@ -499,7 +499,7 @@ fn events_members_and_ends_reach_other_hosts() {
     if data(&answer)["presence"]["count"] == json!(1) {
         assert_eq!(data(&bob.next())["user_id"], "ann");
     }
-    // The same user from the other host is no other member.
+    // A user who comes from the other host too is no other member.
     let mut second = Client::new(&one);
     assert_subscribed(&second.subscribe("presence-x", Some(&json!({ "user_id": user }))));
     trigger(&one, &json!({ "name": "greet", "channel": "presence-x", "data": "1", "socket_id": bob.id }));
