@@ -225,6 +225,10 @@ impl Connection {
         }
         if data.is_padded {
             self.pad(&mut data, rest[0], out)?;
+            if data.left == 0 && !data.end {
+                // Padding alone.
+                self.count_idle(now)?;
+            }
             self.expect = Expect::Data(data);
             return Ok((1, Body::Nothing));
         }

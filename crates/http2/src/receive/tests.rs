@@ -333,6 +333,15 @@ fn floods_end_the_connection() {
         }),
     );
     flood(
+        "DATA of padding alone",
+        Box::new(|bench, number| {
+            if number == 0 {
+                bench.ask(1, &GET, false)?;
+            }
+            bench.send(kind::DATA, flag::PADDED, 1, b"\x01\0")
+        }),
+    );
+    flood(
         "CONTINUATION",
         Box::new(|bench, number| {
             let kind = if number == 0 { kind::HEADERS } else { kind::CONTINUATION };
