@@ -15,9 +15,13 @@ SOCKET = "/run/app/app.sock"
 
 
 def documented(language):
-    """The blocks of a language in the documents, each with the place where it stands."""
+    """The blocks of a language in the documents, each with the place where it stands.
+
+    Pages of migration are left out: `taut proxy` takes the place of the configurations that they show.
+    """
     found = []
-    for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("packaging/**/*.md"))]:
+    pages = [path for path in sorted(ROOT.glob("docs/**/*.md")) if path.parent.name != "migration"]
+    for path in [ROOT / "README.md", *pages, *sorted(ROOT.glob("packaging/**/*.md"))]:
         text = path.read_text()
         for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             place = f"{path.relative_to(ROOT)}:{text[:block.start()].count(chr(10)) + 1}"
