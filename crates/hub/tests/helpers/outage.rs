@@ -407,9 +407,12 @@ pub(crate) fn survive<B: Killed>() {
         publisher.send(due);
         publisher.take_answers();
         phase = match phase {
-            // Three quarters of the time are for outages, the rest is quiet.
+            // Three quarters of the time are for outages, the rest is quiet. Subscribers that are behind catch up first, so that
+            // windows of losses are apart.
             Phase::Quiet(until)
-                if Instant::now() > until && (outages < 3 || begin.elapsed().as_secs() < seconds * 3 / 4) =>
+                if Instant::now() > until
+                    && (outages < 3 || begin.elapsed().as_secs() < seconds * 3 / 4)
+                    && windows.last().is_none_or(|(_, end)| counts.all_have() >= *end) =>
             {
                 let first = counts.all_have();
                 processes.kill(outages);
