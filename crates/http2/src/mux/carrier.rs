@@ -175,13 +175,13 @@ fn take_event(
             }
             state.owed += len;
             state.peer_ended |= end;
-            request::write_body(state.body, data, end, &mut state.inbound);
+            request::write_body(state.body, data, end, &mut state.open, &mut state.inbound);
             news.push_back(News::Input(outer));
         }
         Event::End { stream } => {
             if let Some((outer, state)) = carrier.stream(stream).and_then(|token| Some((token, table.stream(token)?))) {
                 state.peer_ended = true;
-                request::write_body(state.body, &[], true, &mut state.inbound);
+                request::write_body(state.body, &[], true, &mut state.open, &mut state.inbound);
                 news.push_back(News::Input(outer));
             }
         }

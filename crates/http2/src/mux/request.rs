@@ -74,19 +74,75 @@ fn is_own(name: &http::HeaderName) -> bool {
     name == http::header::SEC_WEBSOCKET_KEY || name == CONTENT_LENGTH
 }
 
-/// Writes a part of a body, or its end.
-pub(super) fn write_body(body: Body, data: &[u8], end: bool, out: &mut Buf) {
+/// Writes a part of a body, or its end. `open` is what this function keeps of the last chunk: the bytes in it, if they and the
+/// size before them are still at the end of `out`. A peer that sends byte by byte then makes one chunk, not one of 13 bytes for
+/// each of its own.
+pub(super) fn write_body(body: Body, data: &[u8], end: bool, open: &mut usize, out: &mut Buf) {
     match body {
         Body::Counted | Body::Tunnel => out.put(data),
         Body::Chunked => {
             if !data.is_empty() {
-                out.put(format!("{:x}\r\n", data.len()).as_bytes());
-                out.put(data);
-                out.put(b"\r\n");
+                write_chunk(data, open, out);
             }
             if end {
                 out.put(b"0\r\n\r\n");
+                *open = 0;
             }
         }
+    }
+}
+
+/// Bytes of a size with its CRLF: eight digits, which hold every window.
+const SIZE: usize = 10;
+const CRLF: &[u8] = b"\r\n";
+
+fn write_chunk(data: &[u8], open: &mut usize, out: &mut Buf) {
+    // The reader takes bytes from the front: what is as long as the chunk still has its size.
+    let goes_on = *open > 0 && out.len() >= SIZE + *open + CRLF.len();
+    let before = if goes_on { *open } else { 0 };
+    if goes_on {
+        out.truncate(out.len() - CRLF.len());
+    } else {
+        out.put(&[0; SIZE]);
+    }
+    out.put(data);
+    *open = before + data.len();
+    let at = out.len() - *open - SIZE;
+    out.filled_mut()[at..at + SIZE].copy_from_slice(format!("{:08x}\r\n", *open).as_bytes());
+    out.put(CRLF);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_come_alone_are_one_chunk_until_the_reader_has_taken_some() {
+        let (mut out, mut open) = (Buf::new(), 0);
+        out.put(b"head of a request\r\n\r\n");
+        for byte in b"abc" {
+            write_body(Body::Chunked, &[*byte], false, &mut open, &mut out);
+        }
+        assert_eq!(out.filled(), b"head of a request\r\n\r\n00000003\r\nabc\r\n");
+        // All before the chunk is taken: it goes on. A byte of its size is taken: another begins.
+        out.take(21);
+        write_body(Body::Chunked, b"d", false, &mut open, &mut out);
+        assert_eq!(out.filled(), b"00000004\r\nabcd\r\n");
+        out.take(1);
+        write_body(Body::Chunked, b"ef", false, &mut open, &mut out);
+        assert_eq!(out.filled(), b"0000004\r\nabcd\r\n00000002\r\nef\r\n");
+        out.clear();
+        write_body(Body::Chunked, b"g", false, &mut open, &mut out);
+        write_body(Body::Chunked, &[], true, &mut open, &mut out);
+        assert_eq!(out.filled(), b"00000001\r\ng\r\n0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_body_byte_by_byte_takes_no_more_memory_than_its_bytes() {
+        let (mut out, mut open) = (Buf::new(), 0);
+        for _ in 0..65_535 {
+            write_body(Body::Chunked, b"x", false, &mut open, &mut out);
+        }
+        assert_eq!(out.len(), 65_535 + SIZE + CRLF.len());
     }
 }

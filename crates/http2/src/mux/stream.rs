@@ -20,6 +20,8 @@ pub(super) struct Stream {
     has_body: bool,
     /// Bytes for the loop.
     pub(super) inbound: Buf,
+    /// Bytes in the last chunk among them (`request::write_body`).
+    pub(super) open: usize,
     /// Bytes of the peer's body among them, which its window gets back once the loop has taken them.
     pub(super) owed: usize,
     /// Whether the loop pauses.
@@ -56,6 +58,7 @@ impl Stream {
             body,
             has_body,
             inbound: Buf::new(),
+            open: 0,
             owed: 0,
             is_paused: false,
             peer_ended: ended,
