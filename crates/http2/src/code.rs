@@ -71,7 +71,7 @@ impl fmt::Debug for Code {
 }
 
 /// The fault of a peer that ends its connection. [`Connection::go_away`](crate::Connection::go_away) tells the peer the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The code of the GOAWAY frame.
     pub code: Code,
@@ -100,6 +100,12 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the peer broke HTTP/2: {} ({})", self.why, self.code)
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,8 +1,8 @@
-use crate::block::{self, BlockDecoder};
+use crate::block::{self, BlockDecoder, FORGET};
 use crate::code::{Code, Fault};
 use crate::expect::{Block, Expect};
 use crate::fields::leaving;
-use crate::frame::{MAX_FRAME, PREFACE, flag, kind, put};
+use crate::frame::{FrameHeader, HEADER, MAX_FRAME, PREFACE, flag, kind, put};
 use crate::limits::Limits;
 use crate::pace::Pace;
 use crate::role::Role;
@@ -57,11 +57,15 @@ pub struct Connection {
     pub(crate) role: Role,
     pub(crate) limits: Limits,
     pub(crate) peer: PeerSettings,
+    /// Whether the peer's settings have arrived.
+    pub(crate) has_settings: bool,
     pub(crate) expect: Expect,
     /// The part of a frame that has arrived. Usually without memory.
     pub(crate) partial: Buf,
     pub(crate) block: Option<Box<Block>>,
     pub(crate) decoder: BlockDecoder,
+    /// Bytes of the table that the peer keeps for our field sections.
+    pub(crate) kept_table: u32,
     pub(crate) streams: Streams,
     /// Streams that the peer has begun and that are open.
     pub(crate) open: u32,
@@ -81,6 +85,8 @@ pub struct Connection {
     pub(crate) unreturned: u64,
     pub(crate) resets: Pace,
     pub(crate) idle_frames: Pace,
+    /// Streams that the peer has given a priority and that have not begun.
+    pub(crate) prioritized: Vec<u32>,
     /// Whether the peer has acknowledged our settings, so that it knows our windows.
     pub(crate) is_acknowledged: bool,
     /// Streams above this number are ignored, since GOAWAY named it.
@@ -97,11 +103,13 @@ impl Connection {
             role,
             limits,
             peer: PeerSettings::new(),
+            has_settings: false,
             expect: if role == Role::Server { Expect::Preface(0) } else { Expect::Header },
             partial: Buf::new(),
             block: None,
             decoder: BlockDecoder::new(),
-            streams: Streams::default(),
+            kept_table: block::TABLE,
+            streams: Streams::new(limits.streams),
             open: 0,
             last_theirs: 0,
             has_begun: false,
@@ -112,6 +120,7 @@ impl Connection {
             unreturned: 0,
             resets: Pace::new(limits.resets, limits.refill),
             idle_frames: Pace::new(limits.idle_frames, limits.refill),
+            prioritized: Vec::new(),
             is_acknowledged: false,
             last_taken: None,
             peer_goes_away: false,
@@ -143,7 +152,13 @@ impl Connection {
         self.peer.websockets
     }
 
-    /// Whether the peer's settings have arrived.
+    /// The peer's settings, once they have arrived.
+    #[must_use]
+    pub const fn peer_settings(&self) -> Option<PeerSettings> {
+        if self.has_settings { Some(self.peer) } else { None }
+    }
+
+    /// Whether the peer knows our settings.
     #[must_use]
     pub const fn is_acknowledged(&self) -> bool {
         self.is_acknowledged
@@ -154,6 +169,12 @@ impl Connection {
         let window = self.window;
         let stream = self.streams.get(stream).filter(|stream| !stream.ours_ended)?;
         Some(usize::try_from(stream.window.min(window).max(0)).unwrap_or(usize::MAX))
+    }
+
+    /// Whether the window of all streams together has room.
+    #[must_use]
+    pub const fn has_window(&self) -> bool {
+        self.window > 0
     }
 
     /// Makes a request (client). Returns the number of its stream. `None` if the peer takes no more streams now, or none any more.
@@ -178,7 +199,7 @@ impl Connection {
         }
         fields.extend(leaving(request.headers()));
         self.streams.add(self.stream(id, end, false));
-        self.section(id, &block::encode(fields), end, out);
+        self.section(id, end, out, |out| block::put_all(fields, out));
         Some(id)
     }
 
@@ -187,7 +208,7 @@ impl Connection {
         Stream {
             id,
             window: i64::from(self.peer.initial_window),
-            credit: self.limits.stream_window,
+            credit: i64::from(self.limits.stream_window) + i64::from(self.unknown()),
             taken: 0,
             left: None,
             ours_ended,
@@ -196,29 +217,59 @@ impl Connection {
         }
     }
 
+    /// Bytes of a stream that the peer may send beyond its window, since it does not know that yet (RFC 9113, section 6.9.3).
+    pub(crate) const fn unknown(&self) -> u32 {
+        if self.is_acknowledged { 0 } else { FIRST_WINDOW.saturating_sub(self.limits.stream_window) }
+    }
+
     /// Answers a request (server). `end`: no body follows. False if the stream does not wait for an answer any more.
     pub fn respond(&mut self, stream: u32, status: StatusCode, headers: &HeaderMap, end: bool, out: &mut Buf) -> bool {
+        self.answer(stream, status, end, out, |out| block::put_all(leaving(headers), out))
+    }
+
+    /// As [`respond`](Self::respond). `fields` appends the encoded fields.
+    pub(crate) fn answer(
+        &mut self,
+        stream: u32,
+        status: StatusCode,
+        end: bool,
+        out: &mut Buf,
+        fields: impl FnOnce(&mut Buf),
+    ) -> bool {
         let Some(state) = self.streams.get(stream).filter(|stream| !stream.ours_ended) else { return false };
         state.ours_ended = end;
-        let first: (&[u8], &[u8]) = (b":status", status.as_str().as_bytes());
-        let block = block::encode(core::iter::once(first).chain(leaving(headers)));
-        self.section(stream, &block, end, out);
+        self.section(stream, end, out, |out| {
+            block::put(b":status", status.as_str().as_bytes(), out);
+            fields(out);
+        });
         self.close_ended(stream);
         true
     }
 
-    /// Writes a field section, in one frame or several.
-    fn section(&self, stream: u32, block: &[u8], end: bool, out: &mut Buf) {
+    /// Writes a field section, in one frame or several. `fields` appends the encoded fields.
+    pub(crate) fn section(&mut self, stream: u32, end: bool, out: &mut Buf, fields: impl FnOnce(&mut Buf)) {
+        let begin = out.len();
+        out.put(&[0; HEADER]);
+        if self.peer.smallest_table < self.kept_table {
+            // RFC 7541, section 4.2: the next section says so.
+            self.kept_table = 0;
+            out.put(&[FORGET]);
+        }
+        fields(out);
         let most = self.peer.max_frame.min(MAX_FRAME) as usize;
-        let mut pieces = block.chunks(most).peekable();
-        let mut kind = kind::HEADERS;
-        let mut flags = if end { flag::END_STREAM } else { 0 };
+        let first = (out.len() - begin - HEADER).min(most);
+        let rest = out.filled()[begin + HEADER + first..].to_vec();
+        out.truncate(begin + HEADER + first);
+        let last = if rest.is_empty() { flag::END_HEADERS } else { 0 };
+        let flags = last | if end { flag::END_STREAM } else { 0 };
+        // At most `MAX_FRAME`.
+        let len = u32::try_from(first).unwrap_or(u32::MAX);
+        let header = FrameHeader { len, kind: kind::HEADERS, flags, stream };
+        out.filled_mut()[begin..begin + HEADER].copy_from_slice(&header.bytes());
+        let mut pieces = rest.chunks(most).peekable();
         while let Some(piece) = pieces.next() {
-            if pieces.peek().is_none() {
-                flags |= flag::END_HEADERS;
-            }
-            put(kind, flags, stream, piece, out);
-            (kind, flags) = (kind::CONTINUATION, 0);
+            let flags = if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
+            put(kind::CONTINUATION, flags, stream, piece, out);
         }
     }
 
@@ -264,10 +315,11 @@ impl Connection {
         let Some(state) = self.streams.get(stream).filter(|stream| !stream.theirs_ended) else { return };
         state.taken = state.taken.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         if state.taken >= most / 2 {
-            let back = state.taken.min(most.saturating_sub(state.credit));
-            state.taken = 0;
+            let room = u32::try_from(i64::from(most) - state.credit).unwrap_or_default();
+            let back = state.taken.min(room);
+            state.taken -= back;
             if back > 0 {
-                state.credit += back;
+                state.credit += i64::from(back);
                 put(kind::WINDOW_UPDATE, 0, stream, &back.to_be_bytes(), out);
             }
         }
@@ -293,6 +345,13 @@ impl Connection {
         let mut payload = [last.to_be_bytes(), code.0.to_be_bytes()].concat();
         payload.extend_from_slice(why.as_bytes());
         put(kind::GOAWAY, 0, 0, &payload, out);
+    }
+
+    /// Memory of what the peer has said, in bytes: of frames and field sections that are not whole, and of the fields that its
+    /// later sections may refer to.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.partial.capacity() + self.block.as_ref().map_or(0, |block| block.bytes.capacity()) + self.decoder.held()
     }
 
     /// Whether no stream is open and no new one is taken.

@@ -1,5 +1,6 @@
 use crate::code::Code;
 use crate::fields::{RequestHead, ResponseHead};
+use tautline_io::StreamFault;
 
 /// The result of one [read](crate::Connection::read).
 #[derive(Debug)]
@@ -52,8 +53,15 @@ pub enum Event<'a> {
         stream: u32,
         /// The code of the frame.
         code: Code,
-        /// The rule that the peer broke, if this end has reset the stream.
-        why: Option<&'static str>,
+        /// The fault of the peer, if this end has reset the stream.
+        why: Option<StreamFault>,
+    },
+    /// A stream of which no other event tells was refused, or a frame for one that is over: the peer was told so.
+    Refused {
+        /// The stream.
+        stream: u32,
+        /// The fault of the peer.
+        why: StreamFault,
     },
     /// More may be sent: on this stream, or on all of them.
     Window {

@@ -34,6 +34,8 @@ pub(crate) struct Data {
 pub(crate) struct Block {
     pub(crate) stream: u32,
     pub(crate) end: bool,
+    /// Whether the stream depends on itself by its priority.
+    pub(crate) on_itself: bool,
     pub(crate) bytes: Vec<u8>,
     pub(crate) frames: u32,
 }

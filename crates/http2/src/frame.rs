@@ -23,6 +23,8 @@ pub(crate) mod kind {
     pub(crate) const GOAWAY: u8 = 0x7;
     pub(crate) const WINDOW_UPDATE: u8 = 0x8;
     pub(crate) const CONTINUATION: u8 = 0x9;
+    /// RFC 9218, section 7.1.
+    pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
 }
 
 /// Flags of frames.

@@ -13,14 +13,14 @@ pub struct Limits {
     pub connection_window: u32,
     /// Bytes of a field section, decoded, with 32 for each field (`SETTINGS_MAX_HEADER_LIST_SIZE`). Default 16 KiB.
     pub fields: u32,
-    /// Fields of a section. Default 100.
+    /// Fields of a section. More than eight times as many end the connection. Default 100.
     pub field_count: u32,
     /// Frames of one field section. Default 16.
     pub continuations: u32,
     /// Streams that the peer may reset, or that are reset since the peer broke a rule, at once. Default 200.
     pub resets: u32,
-    /// Frames at once that ask for an answer, or lead to nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, unknown ones, and
-    /// DATA without bytes. Default 2,000.
+    /// Frames at once that ask for an answer, or lead to nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, unknown ones, DATA
+    /// without bytes, and heads for streams that are over. Default 2,000.
     pub idle_frames: u32,
     /// The time in which `resets` and `idle_frames` come back as a whole. Default 10 s.
     pub refill: Duration,

@@ -13,9 +13,12 @@ use core::mem;
 use core::time::Duration;
 use http::{Method, StatusCode};
 use tautline_buf::Buf;
+use tautline_io::StreamFault;
 
 /// Bytes of a WINDOW_UPDATE that always count as one which leads to nothing.
 const LEAST_UPDATE: u32 = 16;
+/// The rule of RFC 7540, section 5.3.1.
+const ON_ITSELF: &str = "a stream depends on itself";
 
 /// A step that ended without an event, or with one that borrows nothing.
 type Step = Result<Option<Event<'static>>, Fault>;
@@ -134,7 +137,7 @@ impl Connection {
         }
         let (len, stream) = (header.len, header.stream);
         match header.kind {
-            kind::SETTINGS | kind::PING | kind::GOAWAY if stream != 0 => {
+            kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE if stream != 0 => {
                 return Err(Fault::protocol("a frame of the connection names a stream"));
             }
             kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::CONTINUATION if stream == 0 => {
@@ -148,11 +151,14 @@ impl Connection {
                 return Err(Fault::size("an RST_STREAM or WINDOW_UPDATE frame has not 4 bytes"));
             }
             kind::GOAWAY if len < 8 => return Err(Fault::size("a GOAWAY frame has less than 8 bytes")),
+            kind::PRIORITY_UPDATE if len < 4 => {
+                return Err(Fault::size("a PRIORITY_UPDATE frame has less than 4 bytes"));
+            }
             kind::PUSH_PROMISE => return Err(Fault::protocol("a PUSH_PROMISE frame, which was not allowed")),
             kind::CONTINUATION if self.block.is_none() => {
                 return Err(Fault::protocol("a CONTINUATION frame continues nothing"));
             }
-            0..=9 => {}
+            0..=9 | kind::PRIORITY_UPDATE => {}
             // RFC 9113, section 4.1: unknown types are ignored.
             _ => {
                 self.count_idle(now)?;
@@ -184,16 +190,19 @@ impl Connection {
             return Err(Fault::size("a padded DATA frame has no byte"));
         }
         let is_new = if self.is_theirs(stream) { stream > self.last_theirs } else { !self.is_ours(stream) };
-        let was_reset = self.streams.was_reset(stream);
+        let end = header.has(flag::END_STREAM);
+        if len == 0 && !end {
+            self.count_idle(now)?;
+        }
         let Some(state) = self.streams.get(stream) else {
             return match () {
                 () if is_new => Err(Fault::protocol("a DATA frame for a stream that has not begun")),
                 // Frames of streams that this end has reset may be on their way.
-                () if was_reset || self.last_taken.is_some_and(|last| stream > last) => Ok(None),
+                () if self.streams.was_reset(stream) || self.last_taken.is_some_and(|last| stream > last) => Ok(None),
                 () => {
                     self.count_reset(now)?;
                     put(kind::RST_STREAM, 0, stream, &Code::STREAM_CLOSED.0.to_be_bytes(), out);
-                    Ok(None)
+                    Ok(Some(Event::Refused { stream, why: "DATA for a stream that has ended".into() }))
                 }
             };
         };
@@ -203,14 +212,10 @@ impl Connection {
         if !state.has_head {
             return self.wrong(stream, Code::PROTOCOL_ERROR, "DATA before the head of a response", now, out);
         }
-        if len > state.credit {
-            return self.wrong(stream, Code::FLOW_CONTROL_ERROR, "more DATA than the stream's window allows", now, out);
+        if i64::from(len) > state.credit {
+            return self.wrong(stream, Code::FLOW_CONTROL_ERROR, StreamFault::Window, now, out);
         }
-        state.credit -= len;
-        let end = header.has(flag::END_STREAM);
-        if len == 0 && !end {
-            self.count_idle(now)?;
-        }
+        state.credit -= i64::from(len);
         let is_padded = header.has(flag::PADDED);
         self.expect = Expect::Data(Data { stream, left: len, is_padded, padding: 0, end });
         Ok(None)
@@ -302,12 +307,13 @@ impl Connection {
     }
 
     /// Resets a stream whose peer broke a rule.
-    fn wrong(&mut self, stream: u32, code: Code, why: &'static str, now: Duration, out: &mut Buf) -> Step {
+    fn wrong(&mut self, stream: u32, code: Code, why: impl Into<StreamFault>, now: Duration, out: &mut Buf) -> Step {
+        let why = why.into();
         self.count_reset(now)?;
         let was_open = self.drop_stream(stream);
         self.streams.note_reset(stream);
         put(kind::RST_STREAM, 0, stream, &code.0.to_be_bytes(), out);
-        Ok(was_open.then_some(Event::Reset { stream, code, why: Some(why) }))
+        Ok(Some(if was_open { Event::Reset { stream, code, why: Some(why) } } else { Event::Refused { stream, why } }))
     }
 
     /// A whole frame that is not DATA.
@@ -336,13 +342,17 @@ impl Connection {
                 Ok(self.drop_stream(stream).then_some(Event::Reset { stream, code, why: None }))
             }
             kind::SETTINGS if header.has(flag::ACK) => {
-                self.is_acknowledged = true;
+                self.streams.take_credit(self.unknown());
+                if mem::replace(&mut self.is_acknowledged, true) {
+                    self.count_idle(now)?;
+                }
                 Ok(None)
             }
             kind::SETTINGS => {
                 self.count_idle(now)?;
                 let before = self.peer.initial_window;
                 self.peer.read(payload, self.role)?;
+                self.has_settings = true;
                 settings::acknowledge(out);
                 let by = i64::from(self.peer.initial_window) - i64::from(before);
                 self.streams.change_windows(by)?;
@@ -358,10 +368,13 @@ impl Connection {
                 Ok(None)
             }
             kind::GOAWAY => {
-                self.peer_goes_away = true;
+                if mem::replace(&mut self.peer_goes_away, true) {
+                    self.count_idle(now)?;
+                }
                 let (last, code) = (number(payload) & 0x7fff_ffff, Code(number(&payload[4..])));
                 Ok(Some(Event::GoAway { last, code }))
             }
+            kind::PRIORITY_UPDATE => self.prioritized(number(payload) & 0x7fff_ffff, now).map(|()| None),
             _ => self.window_update(stream, number(payload) & 0x7fff_ffff, now, out),
         }
     }
@@ -403,9 +416,36 @@ impl Connection {
     /// A stream may not depend on itself (RFC 7540, section 5.3.1). All else of these priorities is ignored.
     fn depends(&mut self, stream: u32, on: &[u8], now: Duration, out: &mut Buf) -> Step {
         if number(on) & 0x7fff_ffff == stream {
-            return self.wrong(stream, Code::PROTOCOL_ERROR, "a stream depends on itself", now, out);
+            return self.wrong(stream, Code::PROTOCOL_ERROR, ON_ITSELF, now, out);
         }
         Ok(None)
+    }
+
+    /// A PRIORITY_UPDATE frame for a stream (RFC 9218, section 7.1). The priority itself is ignored, whatever its text.
+    fn prioritized(&mut self, stream: u32, now: Duration) -> Result<(), Fault> {
+        self.count_idle(now)?;
+        if self.role == Role::Client {
+            return Err(Fault::protocol("a server sent a PRIORITY_UPDATE frame"));
+        }
+        if stream == 0 {
+            return Err(Fault::protocol("a PRIORITY_UPDATE frame prioritizes no stream"));
+        }
+        if !self.is_idle(stream) {
+            return Ok(());
+        }
+        if !self.is_theirs(stream) {
+            return Err(Fault::protocol("a PRIORITY_UPDATE frame prioritizes a push that was not promised"));
+        }
+        let last = self.last_theirs;
+        self.prioritized.retain(|other| *other > last);
+        if !self.prioritized.contains(&stream) {
+            self.prioritized.push(stream);
+        }
+        // Streams that have begun and streams that have not are together no more than the peer may open.
+        if self.open as usize + self.prioritized.len() > self.limits.streams as usize {
+            return Err(Fault::protocol("PRIORITY_UPDATE frames prioritize more streams than may be open"));
+        }
+        Ok(())
     }
 
     /// A HEADERS frame: the first of a field section.
@@ -418,30 +458,25 @@ impl Connection {
             };
             (padding, payload) = (usize::from(length), rest);
         }
-        let mut depends = None;
+        let stream = header.stream;
+        let mut on_itself = false;
         if header.has(flag::PRIORITY) {
             let Some((priority, rest)) = payload.split_at_checked(5) else {
                 return Err(Fault::size("a HEADERS frame is too short for its priority"));
             };
-            (depends, payload) = (Some(number(priority) & 0x7fff_ffff), rest);
+            (on_itself, payload) = (number(priority) & 0x7fff_ffff == stream, rest);
         }
         let Some(len) = payload.len().checked_sub(padding) else {
             return Err(Fault::protocol("a HEADERS frame has more padding than bytes"));
         };
-        let (stream, end) = (header.stream, header.has(flag::END_STREAM));
+        let end = header.has(flag::END_STREAM);
         let is_open = self.streams.get(stream).is_some();
         let may_begin = self.role == Role::Server && self.is_theirs(stream);
         if !is_open && !may_begin && self.is_idle(stream) {
             return Err(Fault::protocol("a HEADERS frame has the number of a stream of the other side"));
         }
-        let block = Box::new(Block { stream, end, bytes: payload[..len].to_vec(), frames: 0 });
-        let event = self.go_on(block, header.has(flag::END_HEADERS), now, out)?;
-        match depends {
-            Some(on) if on == stream => {
-                self.wrong(stream, Code::PROTOCOL_ERROR, "a stream depends on itself", now, out).map(|_| None)
-            }
-            _ => Ok(event),
-        }
+        let block = Box::new(Block { stream, end, on_itself, bytes: payload[..len].to_vec(), frames: 0 });
+        self.go_on(block, header.has(flag::END_HEADERS), now, out)
     }
 
     /// A part of a field section has arrived.
@@ -456,11 +491,16 @@ impl Connection {
             return Ok(None);
         }
         let fields = self.decoder.decode(&block.bytes, &self.limits)?;
+        if block.on_itself {
+            if self.is_theirs(block.stream) {
+                self.last_theirs = self.last_theirs.max(block.stream);
+            }
+            return self.wrong(block.stream, Code::PROTOCOL_ERROR, ON_ITSELF, now, out);
+        }
         self.section_arrived(block.stream, block.end, &fields, now, out)
     }
 
     fn section_arrived(&mut self, stream: u32, end: bool, fields: &Fields, now: Duration, out: &mut Buf) -> Step {
-        let was_reset = self.streams.was_reset(stream);
         if let Some(state) = self.streams.get(stream) {
             return match (state.has_head, state.theirs_ended) {
                 (_, true) => self.wrong(stream, Code::STREAM_CLOSED, "HEADERS behind the end of a stream", now, out),
@@ -469,8 +509,8 @@ impl Connection {
             };
         }
         if self.role == Role::Client || stream <= self.last_theirs {
-            if was_reset || self.last_taken.is_some_and(|last| stream > last) {
-                return Ok(None);
+            if self.streams.was_reset(stream) || self.last_taken.is_some_and(|last| stream > last) {
+                return self.count_idle(now).map(|()| None);
             }
             return Err(Fault { code: Code::STREAM_CLOSED, why: "HEADERS for a stream that has ended" });
         }
@@ -478,25 +518,25 @@ impl Connection {
         if self.last_taken.is_some() {
             // GOAWAY has told that it is not processed.
             self.streams.note_reset(stream);
-            return Ok(None);
+            return self.count_idle(now).map(|()| None);
         }
         self.request_arrived(stream, end, fields, now, out)
     }
 
     fn request_arrived(&mut self, stream: u32, end: bool, fields: &Fields, now: Duration, out: &mut Buf) -> Step {
         if self.open >= self.limits.streams {
-            return self.wrong(stream, Code::REFUSED_STREAM, "too many streams at once", now, out);
+            return self.wrong(stream, Code::REFUSED_STREAM, StreamFault::Streams, now, out);
         }
         if fields.is_over {
             self.count_reset(now)?;
             // RFC 6585, section 5.
-            let status: (&[u8], &[u8]) = (b":status", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_str().as_bytes());
-            put(kind::HEADERS, flag::END_STREAM | flag::END_HEADERS, stream, &block::encode([status]), out);
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            self.section(stream, true, out, |out| block::put(b":status", status.as_str().as_bytes(), out));
             if !end {
                 self.streams.note_reset(stream);
                 put(kind::RST_STREAM, 0, stream, &Code::NO_ERROR.0.to_be_bytes(), out);
             }
-            return Ok(None);
+            return Ok(Some(Event::Refused { stream, why: StreamFault::Head }));
         }
         let head = match fields::request(fields, self.limits.websockets) {
             Ok(head) if end && head.length.is_some_and(|length| length > 0) => Err("a body is missing"),
@@ -519,7 +559,7 @@ impl Connection {
 
     fn response(&mut self, stream: u32, end: bool, fields: &Fields, now: Duration, out: &mut Buf) -> Step {
         if fields.is_over {
-            return self.wrong(stream, Code::CANCEL, "the response has more fields than are taken", now, out);
+            return self.wrong(stream, Code::CANCEL, StreamFault::Head, now, out);
         }
         let head = match fields::response(fields) {
             Ok(head) if head.response.status().is_informational() && !end => return Ok(None),

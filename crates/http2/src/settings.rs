@@ -22,16 +22,32 @@ pub(crate) const FIRST_WINDOW: u32 = 65_535;
 
 /// The peer's settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerSettings {
-    pub(crate) max_streams: u32,
-    pub(crate) initial_window: u32,
-    pub(crate) max_frame: u32,
-    pub(crate) websockets: bool,
+#[non_exhaustive]
+pub struct PeerSettings {
+    /// Streams of ours at once (`SETTINGS_MAX_CONCURRENT_STREAMS`). Without the setting there is no bound.
+    pub max_streams: u32,
+    /// The window of a stream that begins (`SETTINGS_INITIAL_WINDOW_SIZE`).
+    pub initial_window: u32,
+    /// The largest frame (`SETTINGS_MAX_FRAME_SIZE`).
+    pub max_frame: u32,
+    /// Bytes of a field section (`SETTINGS_MAX_HEADER_LIST_SIZE`), if the peer says them.
+    pub max_fields: Option<u32>,
+    /// Whether the peer takes extended CONNECT requests (`SETTINGS_ENABLE_CONNECT_PROTOCOL`, RFC 8441).
+    pub websockets: bool,
+    /// The smallest table of the peer's decoder so far (`SETTINGS_HEADER_TABLE_SIZE`).
+    pub(crate) smallest_table: u32,
 }
 
 impl PeerSettings {
     pub(crate) const fn new() -> Self {
-        Self { max_streams: u32::MAX, initial_window: FIRST_WINDOW, max_frame: MAX_FRAME, websockets: false }
+        Self {
+            max_streams: u32::MAX,
+            initial_window: FIRST_WINDOW,
+            max_frame: MAX_FRAME,
+            max_fields: None,
+            websockets: false,
+            smallest_table: crate::block::TABLE,
+        }
     }
 
     /// Reads the payload of a frame. Whole pairs are all it has.
@@ -52,6 +68,7 @@ impl PeerSettings {
                     return Err(Fault::protocol("SETTINGS_MAX_FRAME_SIZE is not between 2^14 and 2^24 - 1"));
                 }
                 MAX_FRAME_SIZE => self.max_frame = value,
+                MAX_HEADER_LIST_SIZE => self.max_fields = Some(value),
                 ENABLE_CONNECT_PROTOCOL if value > 1 || value == 0 && self.websockets => {
                     return Err(Fault::protocol("SETTINGS_ENABLE_CONNECT_PROTOCOL has a wrong value"));
                 }
@@ -59,7 +76,8 @@ impl PeerSettings {
                 NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Fault::protocol("SETTINGS_NO_RFC7540_PRIORITIES has a wrong value"));
                 }
-                // Field sections are sent without the dynamic table, and are small. Unknown settings are ignored.
+                HEADER_TABLE_SIZE => self.smallest_table = self.smallest_table.min(value),
+                // Field sections are small. Unknown settings are ignored.
                 _ => {}
             }
         }

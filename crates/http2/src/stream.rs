@@ -4,8 +4,8 @@ use crate::code::Fault;
 use crate::frame::MAX_WINDOW;
 use std::collections::VecDeque;
 
-/// Streams that this end reset lately, whose frames may still be on their way.
-const MOST_RESET: usize = 64;
+/// Streams that this end reset lately, whose frames may still be on their way: at least so many are known.
+const LEAST_RESET: usize = 64;
 
 /// A stream that is open in one direction at least.
 ///
@@ -25,8 +25,8 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     /// Bytes that we may send. Below zero if the peer has made its window smaller.
     pub(crate) window: i64,
-    /// Bytes that the peer may send.
-    pub(crate) credit: u32,
+    /// Bytes that the peer may send. Below zero if it has sent them before it knew of our window.
+    pub(crate) credit: i64,
     /// Bytes that the application has taken, and the peer does not know of.
     pub(crate) taken: u32,
     /// Bytes of the body that are still to come, if the peer has said how many.
@@ -40,13 +40,20 @@ pub(crate) struct Stream {
 }
 
 /// The open streams, in the order of their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Streams {
     list: Vec<Stream>,
     reset: VecDeque<u32>,
+    /// The most of `reset`.
+    most_reset: usize,
 }
 
 impl Streams {
+    /// None. The peer may have `most` at once, and all of them may be reset together.
+    pub(crate) fn new(most: u32) -> Self {
+        Self { list: Vec::new(), reset: VecDeque::new(), most_reset: LEAST_RESET.max(2 * most as usize) }
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.list.len()
     }
@@ -79,7 +86,7 @@ impl Streams {
 
     /// Notes that this end has reset a stream.
     pub(crate) fn note_reset(&mut self, id: u32) {
-        if self.reset.len() == MOST_RESET {
+        if self.reset.len() == self.most_reset {
             self.reset.pop_front();
         }
         self.reset.push_back(id);
@@ -91,6 +98,13 @@ impl Streams {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.list.iter()
+    }
+
+    /// The peer knows that the window of each stream is smaller by so many bytes than it was.
+    pub(crate) fn take_credit(&mut self, bytes: u32) {
+        for stream in &mut self.list {
+            stream.credit -= i64::from(bytes);
+        }
     }
 
     /// The peer has changed the window with which streams begin.

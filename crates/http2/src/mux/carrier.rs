@@ -12,13 +12,18 @@ use core::time::Duration;
 use http::{HeaderMap, Method};
 use std::collections::VecDeque;
 use tautline_buf::Buf;
-use tautline_io::{CarrierEnd, Token};
+use tautline_io::{CarrierEnd, StreamFault, Token};
 
 /// The connections of a driver.
 pub(super) type Connections = Table<Carrier, Stream>;
 
 /// Bytes that all streams of a carrier give it before they leave.
 pub(super) const MOST_OUT: usize = 256 << 10;
+/// Bytes that a carrier gives its loop in a turn. Its streams go on in the next one, so that a peer which takes all at once does
+/// not hold up the others of the loop.
+pub(super) const MOST_IN_TURN: usize = 1 << 20;
+/// Memory of a carrier that counts.
+const LEAST_HELD: usize = 4 << 10;
 /// A carrier without streams ends after this time.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
@@ -30,10 +35,14 @@ pub(super) enum News {
     Input(Token),
     /// The stream was reset.
     Failed(Token),
+    /// A stream of this carrier was refused or reset for a fault of the peer.
+    Faulty(Token, u32, StreamFault),
     /// A buffer comes back.
     Sent(Token, Buf),
     /// The peer's end, of a stream whose answer is whole.
     Ended(Token),
+    /// This carrier has its first stream now, or none any more.
+    Carries(Token, bool),
 }
 
 /// The state of a carrier.
@@ -50,6 +59,10 @@ pub(super) struct Carrier {
     pub(super) is_dirty: bool,
     /// Whether nothing is read until output has left.
     pub(super) is_paused: bool,
+    /// Whether the loop has nothing read.
+    pub(super) loop_pauses: bool,
+    /// A turn, and the bytes that it has given its loop in that.
+    gave: (u64, usize),
     /// The fault of its peer, after which nothing is read.
     pub(super) fault: Option<Fault>,
     /// When its last stream ended.
@@ -59,14 +72,16 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(limits: Limits, now: Duration) -> Self {
+    pub(super) fn new(limits: Limits, now: Duration, is_blocked: bool) -> Self {
         let mut carrier = Self {
             conn: Connection::new(Role::Server, limits),
             out: Buf::new(),
             streams: Vec::new(),
-            is_blocked: false,
+            is_blocked,
             is_dirty: false,
             is_paused: false,
+            loop_pauses: false,
+            gave: (0, 0),
             fault: None,
             idle_since: now,
             next: 0,
@@ -77,7 +92,25 @@ impl Carrier {
 
     /// The bytes that may wait for the carrier in all.
     pub(super) const fn most(&self) -> usize {
-        if self.is_blocked { 0 } else { MOST_OUT }
+        if self.is_blocked || self.gave.1 >= MOST_IN_TURN { 0 } else { MOST_OUT }
+    }
+
+    /// It gives its loop bytes in this turn. Whether its streams wait for the next one.
+    pub(super) const fn gives(&mut self, turn: u64, bytes: usize) -> bool {
+        let before = if self.gave.0 == turn { self.gave.1 } else { 0 };
+        self.gave = (turn, before + bytes);
+        before < MOST_IN_TURN && self.gave.1 >= MOST_IN_TURN
+    }
+
+    /// Its streams go on.
+    pub(super) const fn rests_no_more(&mut self) {
+        self.gave.1 = 0;
+    }
+
+    /// Its memory, if that is worth counting.
+    pub(super) fn held(&self) -> usize {
+        let held = self.conn.held() + self.out.capacity();
+        if held < LEAST_HELD { 0 } else { held }
     }
 
     /// Whether it ends once its output has left.
@@ -93,17 +126,20 @@ impl Carrier {
         Some(self.streams[at].1)
     }
 
-    pub(super) fn forget(&mut self, id: u32, now: Duration) {
-        self.streams.retain(|(other, _)| *other != id);
+    /// Forgets a stream. Whether it was the last.
+    pub(super) fn forget(&mut self, id: u32, now: Duration) -> bool {
+        let Ok(at) = self.streams.binary_search_by_key(&id, |(id, _)| *id) else { return false };
+        self.streams.remove(at);
         if self.streams.is_empty() {
             self.idle_since = now;
         }
+        self.streams.is_empty()
     }
 }
 
 /// Reads plaintext of a carrier, and passes what it holds to its streams.
 pub(super) fn read(table: &mut Connections, token: Token, plain: &mut [u8], now: Duration, news: &mut VecDeque<News>) {
-    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(token).map(core::mem::take) else { return };
+    let Some((inner, mut carrier)) = table.take_carrier(token) else { return };
     table.lend(&mut carrier.out);
     let mut used = 0;
     while used < plain.len() && carrier.fault.is_none() {
@@ -125,9 +161,7 @@ pub(super) fn read(table: &mut Connections, token: Token, plain: &mut [u8], now:
     if carrier.out.is_empty() {
         table.give(core::mem::take(&mut carrier.out));
     }
-    if let Some(entry) = table.get_mut(token) {
-        *entry = Entry::Carrier(inner, carrier);
-    }
+    table.put_carrier(token, inner, carrier);
 }
 
 fn take_event(
@@ -149,6 +183,9 @@ fn take_event(
                     let outer = table.add(Entry::Stream(Box::new(state)));
                     let at = carrier.streams.partition_point(|(id, _)| *id < stream);
                     carrier.streams.insert(at, (stream, outer));
+                    if carrier.streams.len() == 1 {
+                        news.push_back(News::Carries(token, true));
+                    }
                     news.extend([News::Accepted(outer), News::Input(outer)]);
                 }
                 Err(status) => {
@@ -185,10 +222,16 @@ fn take_event(
                 news.push_back(News::Input(outer));
             }
         }
+        Event::Refused { stream, why } => news.push_back(News::Faulty(token, stream, why)),
         Event::Reset { stream, code, why } => {
-            log::debug!("stream {stream} was reset: {}, {code}", why.unwrap_or("by the peer"));
+            match why {
+                Some(fault) => news.push_back(News::Faulty(token, stream, fault)),
+                None => log::debug!("stream {stream} was reset by the peer: {code}"),
+            }
             if let Some(outer) = carrier.stream(stream) {
-                carrier.forget(stream, now);
+                if carrier.forget(stream, now) {
+                    news.push_back(News::Carries(token, false));
+                }
                 news.push_back(News::Failed(outer));
             }
         }
@@ -202,12 +245,12 @@ fn take_event(
     }
 }
 
-/// Has the streams of a carrier send what waited, in turn: the first of them is another one each time.
+/// Has the streams of a carrier send what waited, in turn: the one that found no room goes first the next time.
 pub(super) fn go_on(table: &mut Connections, carrier: &mut Carrier, news: &mut VecDeque<News>) {
     let number = carrier.streams.len();
     for step in 0..number {
         let at = (carrier.next + step) % number;
-        if carrier.out.len() >= carrier.most() {
+        if carrier.out.len() >= carrier.most() || !carrier.conn.has_window() {
             carrier.next = at;
             return;
         }
@@ -229,7 +272,7 @@ fn go_on_one(table: &mut Connections, carrier: &mut Carrier, outer: Token, news:
 pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut VecDeque<News>) -> Option<Buf> {
     let Some(stream) = table.stream(token) else { return Some(cleared(buf)) };
     let of = stream.carrier;
-    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else {
+    let Some((inner, mut carrier)) = table.take_carrier(of) else {
         return Some(cleared(buf));
     };
     table.lend(&mut carrier.out);
@@ -250,9 +293,7 @@ pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut V
             back = Some(buf);
         }
     }
-    if let Some(entry) = table.get_mut(of) {
-        *entry = Entry::Carrier(inner, carrier);
-    }
+    table.put_carrier(of, inner, carrier);
     back
 }
 
@@ -260,7 +301,7 @@ pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut V
 pub(super) fn shut(table: &mut Connections, token: Token, news: &mut VecDeque<News>) {
     let Some(stream) = table.stream(token) else { return };
     let of = stream.carrier;
-    let Some(Entry::Carrier(inner, mut carrier)) = table.get_mut(of).map(core::mem::take) else { return };
+    let Some((inner, mut carrier)) = table.take_carrier(of) else { return };
     let most = carrier.most();
     if let Some(stream) = table.stream(token) {
         let Carrier { conn, out, .. } = &mut *carrier;
@@ -271,9 +312,7 @@ pub(super) fn shut(table: &mut Connections, token: Token, news: &mut VecDeque<Ne
             Output::Taken => {}
         }
     }
-    if let Some(entry) = table.get_mut(of) {
-        *entry = Entry::Carrier(inner, carrier);
-    }
+    table.put_carrier(of, inner, carrier);
 }
 
 fn cleared(mut buf: Buf) -> Buf {

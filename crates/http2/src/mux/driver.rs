@@ -113,6 +113,20 @@ impl Driver for Multiplexer {
         }
     }
 
+    fn local(&self, token: Token) -> Option<Address> {
+        match self.state.table.get(token)? {
+            Entry::Stream(stream) => self.local(stream.carrier),
+            _ => self.behind.local(self.state.table.inner(token)?),
+        }
+    }
+
+    fn held_for_carrier(&self, token: Token) -> usize {
+        match self.state.table.get(token) {
+            Some(Entry::Carrier(_, carrier)) => carrier.held(),
+            _ => 0,
+        }
+    }
+
     fn waker(&self) -> Waker {
         self.behind.waker()
     }
@@ -133,10 +147,11 @@ impl Driver for Multiplexer {
     }
 
     fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
-        // Output of calls between two turns.
+        sink::begin_turn(&mut self.state);
+        // Output of calls between two turns, and of carriers that rested.
         sink::deliver(&mut self.front(), sink);
         let timeout = match self.state.next_sweep() {
-            _ if self.state.has_news() => Some(Duration::ZERO),
+            _ if self.state.has_work() => Some(Duration::ZERO),
             Some(sweep) => Some(timeout.map_or(sweep, |timeout| timeout.min(sweep))),
             None => timeout,
         };

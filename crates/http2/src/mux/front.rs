@@ -24,6 +24,10 @@ pub(super) struct State {
     pub(super) news: VecDeque<News>,
     /// Carriers with output.
     pub(super) dirty: Vec<Token>,
+    /// Carriers whose streams wait for the next turn.
+    pub(super) resting: Vec<Token>,
+    /// The number of the turn.
+    pub(super) turn: u64,
     /// Carriers that exist.
     carriers: HashSet<Token>,
     begun: Instant,
@@ -44,6 +48,8 @@ impl State {
             table: Connections::new(),
             news: VecDeque::new(),
             dirty: Vec::new(),
+            resting: Vec::new(),
+            turn: 0,
             carriers: HashSet::new(),
             begun: Instant::now(),
             now: Duration::ZERO,
@@ -67,6 +73,11 @@ impl State {
 
     pub(super) fn has_news(&self) -> bool {
         !self.news.is_empty() || !self.dirty.is_empty()
+    }
+
+    /// Whether something is to be done before the next event.
+    pub(super) fn has_work(&self) -> bool {
+        self.has_news() || !self.resting.is_empty()
     }
 
     fn carrier_of(&mut self, stream: Token) -> Option<Token> {
@@ -160,7 +171,7 @@ impl Driver for Front<'_> {
     }
 
     fn next_work(&mut self) -> Option<Duration> {
-        if self.state.has_news() { Some(Duration::ZERO) } else { self.behind.next_work() }
+        if self.state.has_work() { Some(Duration::ZERO) } else { self.behind.next_work() }
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
@@ -203,7 +214,12 @@ impl Driver for Front<'_> {
                     self.state.news.push_back(News::Input(token));
                 }
             }
-            Some(Entry::Socket(inner) | Entry::Carrier(inner, _)) => {
+            Some(Entry::Carrier(inner, carrier)) => {
+                carrier.loop_pauses = pause;
+                let (inner, pause) = (*inner, pause || carrier.is_paused);
+                self.behind.pause_receive(inner, pause);
+            }
+            Some(Entry::Socket(inner)) => {
                 let inner = *inner;
                 self.behind.pause_receive(inner, pause);
             }
@@ -233,7 +249,9 @@ impl Driver for Front<'_> {
                 let now = self.state.now;
                 if let Some(carrier) = self.state.table.carrier(stream.carrier) {
                     carrier.conn.reset(stream.id, stream.code(abort), &mut carrier.out);
-                    carrier.forget(stream.id, now);
+                    if carrier.forget(stream.id, now) {
+                        self.state.news.push_back(News::Carries(stream.carrier, false));
+                    }
                 }
                 self.state.mark_dirty(stream.carrier);
             }
@@ -266,6 +284,13 @@ impl Driver for Front<'_> {
         }
     }
 
+    fn local(&self, token: Token) -> Option<Address> {
+        match self.state.table.get(token)? {
+            Entry::Stream(stream) => self.local(stream.carrier),
+            _ => self.behind.local(self.state.table.inner(token)?),
+        }
+    }
+
     fn waker(&self) -> Waker {
         self.behind.waker()
     }
@@ -287,15 +312,25 @@ impl Driver for Front<'_> {
     }
 
     fn opened(&mut self, token: Token, plain: &mut [u8]) {
-        let State { limits, table, carriers, now, news, .. } = &mut *self.state;
+        let Front { behind, state } = self;
+        let State { limits, table, carriers, now, news, .. } = &mut **state;
         if let Some(entry @ Entry::Socket(_)) = table.get_mut(token)
             && let Entry::Socket(inner) = *entry
         {
-            *entry = Entry::Carrier(inner, Box::new(Carrier::new(*limits, *now)));
+            // Bytes of the handshake may still be on their way.
+            let is_blocked = behind.unsent(inner) > 0;
+            *entry = Entry::Carrier(inner, Box::new(Carrier::new(*limits, *now, is_blocked)));
             carriers.insert(token);
         }
         carrier::read(table, token, plain, *now, news);
-        self.state.mark_dirty(token);
+        state.mark_dirty(token);
+    }
+
+    fn held_for_carrier(&self, token: Token) -> usize {
+        match self.state.table.get(token) {
+            Some(Entry::Carrier(_, carrier)) => carrier.held(),
+            _ => 0,
+        }
     }
 
     fn go_away(&mut self, token: Token) {

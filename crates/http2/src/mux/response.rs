@@ -1,7 +1,9 @@
 //! From a loop's answer in HTTP/1.1 to a head and a body.
 
-use http::header::{CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use crate::block;
+use core::mem::MaybeUninit;
+use http::StatusCode;
+use tautline_buf::Buf;
 
 /// Fields of a response at most. A loop has as many as its application made.
 const MOST_FIELDS: usize = 256;
@@ -38,7 +40,10 @@ pub(super) enum Chunk {
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+    /// The fields, encoded as those of a field section.
+    pub(super) fields: Buf,
+    length: Option<u64>,
+    is_chunked: bool,
 }
 
 /// A step of an answer.
@@ -61,15 +66,21 @@ impl Answer {
             match self {
                 Self::Head(begun) => {
                     let before = begun.len();
-                    begun.extend_from_slice(bytes);
-                    let from = before.saturating_sub(3);
-                    let Some(at) = begun[from..].windows(4).position(|four| four == b"\r\n\r\n") else {
-                        *bytes = &[];
-                        return Step::More;
+                    if before > 0 {
+                        begun.extend_from_slice(bytes);
+                    }
+                    let (head, len) = match parse(if before > 0 { begun } else { bytes }) {
+                        Parsed::Whole(head, len) => (head, len),
+                        Parsed::Partial => {
+                            if before == 0 {
+                                begun.extend_from_slice(bytes);
+                            }
+                            *bytes = &[];
+                            return Step::More;
+                        }
+                        Parsed::Wrong => return Step::Wrong,
                     };
-                    let len = from + at + 4;
                     *bytes = &bytes[len - before..];
-                    let Some(head) = parse(&begun[..len]) else { return Step::Wrong };
                     *self = after(&head, has_body);
                     return Step::Head(head);
                 }
@@ -143,33 +154,59 @@ fn cut<'a>(bytes: &mut &'a [u8], most: u64) -> &'a [u8] {
 
 /// The state behind a head (RFC 9112, section 6.3).
 fn after(head: &Head, has_body: bool) -> Answer {
-    let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
-    let length = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     match head.status {
         StatusCode::SWITCHING_PROTOCOLS => Answer::Open,
         status if status.is_informational() => Answer::Head(Vec::new()),
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => Answer::Whole,
-        _ if !has_body || length == Some(0) => Answer::Whole,
-        _ if is_chunked => Answer::Chunks(Chunk::Size(0)),
-        _ => length.map_or(Answer::Open, Answer::Counted),
+        _ if !has_body || head.length == Some(0) => Answer::Whole,
+        _ if head.is_chunked => Answer::Chunks(Chunk::Size(0)),
+        _ => head.length.map_or(Answer::Open, Answer::Counted),
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Head> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let mut response = httparse::Response::new(&mut fields);
-    if !response.parse(bytes).ok()?.is_complete() {
-        return None;
-    }
-    let status = StatusCode::from_u16(response.code?).ok()?;
-    let mut headers = HeaderMap::with_capacity(response.headers.len());
+/// The head at the front of some bytes.
+enum Parsed {
+    /// With its length.
+    Whole(Head, usize),
+    Partial,
+    Wrong,
+}
+
+fn parse(bytes: &[u8]) -> Parsed {
+    let mut room = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut room);
+    let len = match parsed {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) => return Parsed::Partial,
+        Err(_) => return Parsed::Wrong,
+    };
+    let Some(status) = response.code.and_then(|code| StatusCode::from_u16(code).ok()) else { return Parsed::Wrong };
+    let mut head = Head { status, fields: Buf::with_capacity(len), length: None, is_chunked: false };
     for field in response.headers.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        if name != SEC_WEBSOCKET_ACCEPT {
-            headers.append(name, HeaderValue::from_bytes(field.value).ok()?);
+        if field.name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            head.put(&field.name.to_ascii_lowercase(), field.value);
+        } else {
+            head.put(field.name, field.value);
         }
     }
-    Some(Head { status, headers })
+    Parsed::Whole(head, len)
+}
+
+impl Head {
+    /// Adds a field, unless it is one of a connection of HTTP/1.1.
+    fn put(&mut self, name: &str, value: &[u8]) {
+        match name {
+            "connection" | "proxy-connection" | "keep-alive" | "upgrade" | "host" | "sec-websocket-accept" => return,
+            "transfer-encoding" => {
+                self.is_chunked = true;
+                return;
+            }
+            "content-length" => self.length = core::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
+            _ => {}
+        }
+        block::put(name.as_bytes(), value, &mut self.fields);
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use tautline_io::{Driver, End, Listener, Received, Sink, Token};
 
 /// Bytes that wait for a peer that reads nothing, above which no more is read of it.
 const PAUSE_ABOVE: usize = 64 << 10;
+/// Bytes of a stream whose loop pauses, from which on it gets them: it counts them as memory, and holds them back.
+const HELD_ABOVE: usize = 4 << 10;
 
 pub(super) struct Behind<'a> {
     pub(super) state: &'a mut State,
@@ -94,17 +96,15 @@ impl Sink for Behind<'_> {
 
 /// A carrier's peer takes bytes again: its streams go on.
 fn unblock(state: &mut State, behind: &mut dyn Driver, token: Token) {
-    let Some(Entry::Carrier(inner, mut carrier)) = state.table.get_mut(token).map(core::mem::take) else {
+    let Some((inner, mut carrier)) = state.table.take_carrier(token) else {
         return;
     };
     carrier.is_blocked = false;
     if core::mem::take(&mut carrier.is_paused) {
-        behind.pause_receive(inner, false);
+        behind.pause_receive(inner, carrier.loop_pauses);
     }
     carrier::go_on(&mut state.table, &mut carrier, &mut state.news);
-    if let Some(entry) = state.table.get_mut(token) {
-        *entry = Entry::Carrier(inner, carrier);
-    }
+    state.table.put_carrier(token, inner, carrier);
     state.mark_dirty(token);
 }
 
@@ -130,6 +130,7 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
                 sink.ended(front, token, End::Failed(io::ErrorKind::ConnectionReset.into()));
             }
         }
+        News::Faulty(token, stream, fault) => sink.stream_failed(front, token, stream, fault),
         News::Sent(token, buf) if front.state.table.stream(token).is_some() => sink.sent(front, token, buf),
         News::Ended(token) => {
             if let Some(stream) = front.state.table.stream(token)
@@ -138,6 +139,7 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
                 sink.ended(front, token, End::Finished);
             }
         }
+        News::Carries(token, some) => sink.carries(front, token, some),
         News::Accepted(_) | News::Sent(..) => {}
     }
 }
@@ -145,11 +147,13 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
 /// Gives a loop the bytes of a stream.
 fn input(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     let Some(stream) = front.state.table.stream(token) else { return };
-    if stream.is_paused {
+    if stream.is_paused && stream.inbound.len() < HELD_ABOVE {
         return;
     }
     let mut bytes = core::mem::take(&mut stream.inbound);
-    let (owed, id, of) = (core::mem::take(&mut stream.owed), stream.id, stream.carrier);
+    // The window of a stream that pauses stays as it is.
+    let owed = if stream.is_paused { 0 } else { core::mem::take(&mut stream.owed) };
+    let (id, of) = (stream.id, stream.carrier);
     if !bytes.is_empty() {
         sink.received(front, token, Received::new(bytes.filled_mut(), 0));
     }
@@ -168,6 +172,22 @@ fn input(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     }
 }
 
+/// Has the streams of carriers that gave much in the turn before go on.
+pub(super) fn begin_turn(state: &mut State) {
+    state.turn += 1;
+    for token in core::mem::take(&mut state.resting) {
+        let Some((inner, mut carrier)) = state.table.take_carrier(token) else {
+            continue;
+        };
+        carrier.rests_no_more();
+        if !carrier.is_blocked {
+            carrier::go_on(&mut state.table, &mut carrier, &mut state.news);
+        }
+        state.table.put_carrier(token, inner, carrier);
+        state.mark_dirty(token);
+    }
+}
+
 /// Gives a carrier's frames to the loop, which seals and sends them.
 fn flush(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     let Some(carrier) = front.state.table.carrier(token) else { return };
@@ -181,17 +201,18 @@ fn flush(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     }
     let end = carrier.end();
     let out = core::mem::take(&mut carrier.out);
+    if carrier.gives(front.state.turn, out.len()) {
+        front.state.resting.push(token);
+    }
     sink.carried(front, token, out.filled(), end);
     front.state.table.give(out);
-    let Some(Entry::Carrier(inner, mut carrier)) = front.state.table.get_mut(token).map(core::mem::take) else {
+    let Some((inner, mut carrier)) = front.state.table.take_carrier(token) else {
         return;
     };
     if !carrier.is_blocked {
         carrier::go_on(&mut front.state.table, &mut carrier, &mut front.state.news);
     }
-    if let Some(entry) = front.state.table.get_mut(token) {
-        *entry = Entry::Carrier(inner, carrier);
-    }
+    front.state.table.put_carrier(token, inner, carrier);
     if end.is_none() {
         front.state.mark_dirty(token);
     }

@@ -4,7 +4,7 @@ use super::request::Body;
 use super::response::{Answer, Step};
 use crate::code::Code;
 use crate::connection::Connection;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use tautline_buf::Buf;
 use tautline_io::Token;
 
@@ -86,6 +86,11 @@ impl Stream {
         let mut rest = bytes;
         loop {
             match self.answer.read(&mut rest, self.has_body) {
+                Step::Head(head) if self.refuses_tunnel(head.status) => {
+                    // Any success would open the WebSocket, and the page would be read as its frames.
+                    conn.respond(self.id, StatusCode::NOT_IMPLEMENTED, &HeaderMap::new(), true, out);
+                    (self.answer, self.has_ended) = (Answer::Whole, true);
+                }
                 Step::Head(head) => {
                     let status = match head.status {
                         // RFC 8441, section 5: any status of success opens the WebSocket.
@@ -93,7 +98,7 @@ impl Stream {
                         status => status,
                     };
                     let end = matches!(self.answer, Answer::Whole);
-                    conn.respond(self.id, status, &head.headers, end, out);
+                    conn.answer(self.id, status, end, out, |out| out.put(head.fields.filled()));
                     self.has_ended |= end;
                 }
                 Step::Part(part) => {
@@ -110,6 +115,11 @@ impl Stream {
         self.ends |= matches!(self.answer, Answer::Whole) && !self.has_ended;
         self.go_on(conn, most, out);
         Output::Taken
+    }
+
+    /// Whether the loop answers a request for a WebSocket as if it were one for a page.
+    fn refuses_tunnel(&self, status: StatusCode) -> bool {
+        self.body == Body::Tunnel && status.is_success()
     }
 
     /// Sends a part of a body, as far as windows and the carrier have room, and keeps the rest.

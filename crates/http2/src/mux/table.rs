@@ -126,6 +126,25 @@ impl<C, S> Table<C, S> {
         }
     }
 
+    /// Takes a carrier out, if the token names one. [`put_carrier`](Self::put_carrier) puts it back.
+    pub(super) fn take_carrier(&mut self, token: Token) -> Option<(Token, Box<C>)> {
+        let entry = self.get_mut(token)?;
+        match core::mem::replace(entry, Entry::Free) {
+            Entry::Carrier(inner, carrier) => Some((inner, carrier)),
+            other => {
+                *entry = other;
+                None
+            }
+        }
+    }
+
+    /// Puts a carrier back, unless its token has ended.
+    pub(super) fn put_carrier(&mut self, token: Token, inner: Token, carrier: Box<C>) {
+        if let Some(entry) = self.get_mut(token) {
+            *entry = Entry::Carrier(inner, carrier);
+        }
+    }
+
     pub(super) fn stream(&mut self, token: Token) -> Option<&mut S> {
         match self.get_mut(token)? {
             Entry::Stream(stream) => Some(stream),
@@ -138,6 +157,15 @@ impl<C, S> Table<C, S> {
 mod tests {
     use super::{Entry, Table};
     use tautline_io::Token;
+
+    #[test]
+    fn a_socket_that_is_no_carrier_stays_in_its_place() {
+        let mut table = Table::<(), ()>::new();
+        let inner = Token { index: 7, generation: 3 };
+        let outer = table.add(Entry::Socket(inner));
+        assert!(table.take_carrier(outer).is_none());
+        assert_eq!((table.inner(outer), table.outer(inner)), (Some(inner), Some(outer)));
+    }
 
     #[test]
     fn tokens_of_both_sides_find_each_other_until_they_end() {

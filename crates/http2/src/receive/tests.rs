@@ -9,6 +9,10 @@ use core::time::Duration;
 use http::{HeaderMap, Request, StatusCode};
 use tautline_buf::Buf;
 
+mod rfc9113;
+mod rfc9218;
+mod windows;
+
 const GET: [(&[u8], &[u8]); 4] =
     [(b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/a?b"), (b":authority", b"example.org")];
 
@@ -23,7 +27,15 @@ struct Bench {
 }
 
 impl Bench {
+    /// A client that knows the server's settings.
     fn new(limits: Limits) -> Self {
+        let mut bench = Self::begun(limits);
+        bench.send(kind::SETTINGS, flag::ACK, 0, &[]).unwrap();
+        bench
+    }
+
+    /// A client that has not got them.
+    fn begun(limits: Limits) -> Self {
         let (server, out) = (Connection::new(Role::Server, limits), Buf::new());
         let mut bench = Self { server, out, now: Duration::ZERO, seen: Vec::new(), data: Vec::new() };
         bench.server.start(&mut bench.out);
@@ -56,8 +68,10 @@ impl Bench {
                     }
                     Some(Event::End { stream }) => self.seen.push(format!("{stream} ends")),
                     Some(Event::Reset { stream, code, why }) => {
-                        self.seen.push(format!("{stream} reset {code} {}", why.is_some()));
+                        let why = why.map_or_else(|| "by the peer".to_owned(), |why| why.to_string());
+                        self.seen.push(format!("{stream} reset {code}: {why}"));
                     }
+                    Some(Event::Refused { stream, why }) => self.seen.push(format!("{stream} refused: {why}")),
                     Some(Event::Window { stream }) => self.seen.push(format!("window {stream:?}")),
                     Some(other) => self.seen.push(format!("{other:?}")),
                     None => assert_eq!(used, rest.len(), "without an event all bytes are used"),
@@ -304,6 +318,7 @@ fn floods_end_the_connection() {
     flood("SETTINGS", Box::new(|bench, _| bench.send(kind::SETTINGS, 0, 0, &[])));
     flood("PING", Box::new(|bench, _| bench.send(kind::PING, 0, 0, &[0; 8])));
     flood("PRIORITY", Box::new(|bench, _| bench.send(kind::PRIORITY, 0, 1, &[0, 0, 0, 3, 0])));
+    flood("PRIORITY_UPDATE", Box::new(|bench, _| bench.send(kind::PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 1])));
     flood("unknown", Box::new(|bench, _| bench.send(0xfa, 0, 0, b"")));
     flood("windows of one byte", Box::new(|bench, _| bench.send(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])));
     // CVE-2023-44487.
@@ -328,6 +343,16 @@ fn floods_end_the_connection() {
         Box::new(|bench, number| {
             if number == 0 {
                 bench.ask(1, &GET, false)?;
+            }
+            bench.send(kind::DATA, 0, 1, b"")
+        }),
+    );
+    flood(
+        "DATA without bytes for a stream that was reset",
+        Box::new(|bench, number| {
+            if number == 0 {
+                bench.ask(1, &GET, false)?;
+                bench.server.reset(1, Code::CANCEL, &mut bench.out);
             }
             bench.send(kind::DATA, 0, 1, b"")
         }),
@@ -375,7 +400,29 @@ fn a_head_that_is_too_large_gets_status_431() {
     assert_eq!((*kind, *flags, *stream), (kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1));
     assert!(payload.ends_with(b"431"));
     bench.ask(3, &GET, true).unwrap();
-    assert_eq!(bench.take(), ["3 GET https://example.org/a?b true"]);
+    assert_eq!(bench.take()[1..], ["3 GET https://example.org/a?b true"]);
+}
+
+#[test]
+fn a_fault_of_one_stream_names_its_limit_or_rule() {
+    let mut bench = Bench::new(Limits { streams: 1, stream_window: 10, field_count: 6, ..Limits::default() });
+    bench.ask(1, &GET, false).unwrap();
+    bench.ask(3, &GET, true).unwrap();
+    assert_eq!(bench.take()[1..], ["3 refused: too many streams at once"]);
+    assert_eq!(bench.reset(), Some(Code::REFUSED_STREAM));
+    bench.send(kind::DATA, 0, 1, &[7; 11]).unwrap();
+    assert_eq!(bench.take(), ["1 reset FLOW_CONTROL_ERROR: more DATA than the stream's window allows"]);
+    bench.ask(5, &[GET[0], GET[1], GET[2], GET[3], (b"a", b"b"), (b"a", b"b"), (b"a", b"b")], true).unwrap();
+    assert_eq!(bench.take(), ["5 refused: more header fields than are taken"]);
+    bench.ask(7, &[GET[0], GET[1]], true).unwrap();
+    assert!(bench.take()[0].starts_with("7 refused: "));
+    bench.ask(9, &GET, true).unwrap();
+    assert!(bench.server.respond(9, StatusCode::OK, &HeaderMap::new(), true, &mut bench.out));
+    bench.take();
+    bench.answers();
+    bench.send(kind::DATA, 0, 9, b"x").unwrap();
+    assert_eq!(bench.take(), ["9 refused: DATA for a stream that has ended"]);
+    assert_eq!(bench.reset(), Some(Code::STREAM_CLOSED));
 }
 
 #[test]
