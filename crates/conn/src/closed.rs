@@ -64,7 +64,7 @@ impl Closed {
 /// let below = cause.source().unwrap();
 /// assert_eq!(format!("{cause:#}"), format!("{cause}: {below}"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Cause {
     /// The peer sent a close frame first.
@@ -207,6 +207,12 @@ impl fmt::Display for Cause {
             Self::Panicked => f.write_str("the application panicked"),
             Self::Stopped => f.write_str("we stopped"),
         }
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::closed::Deadline;
 use crate::config::Deadlines;
 use crate::phase::Phase;
 use crate::tick::{Tick, millis};
+use std::time::{Duration, Instant};
 
 /// The times from which a connection's deadlines count.
 #[derive(Clone, Copy, Debug)]
@@ -79,5 +80,50 @@ impl Times {
             consider(since + millis(deadlines.send), Due::Miss(Deadline::Send));
         }
         first
+    }
+
+    /// A ping is sent now that was due at `at`. The peer has time to answer, also if the caller was late. One that is not read
+    /// cannot answer.
+    pub const fn pinged(&mut self, at: Tick, now: Tick) {
+        self.ping_sent = self.reads;
+        self.heard = if self.reads { self.heard + now - at } else { now };
+    }
+}
+
+/// The times of a connection in milliseconds since it began, whose caller says what time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+    /// Its times.
+    pub times: Times,
+    /// Whether input was held back, so that the peer could not be heard.
+    pub held_back: bool,
+}
+
+impl Clock {
+    /// The times of a connection that begins at `now`.
+    #[must_use]
+    pub fn new(now: Instant, deadlines: &Deadlines) -> Self {
+        let phase_end = millis(deadlines.handshake);
+        let times = Times { heard: 0, phase_end, ping_sent: false, reads: true, stuck_since: None };
+        Self { origin: now, times, held_back: false }
+    }
+
+    /// The tick of a time.
+    #[must_use]
+    pub fn tick(&self, now: Instant) -> Tick {
+        millis(now.saturating_duration_since(self.origin))
+    }
+
+    /// The time of a tick; `None` for one that never comes.
+    #[must_use]
+    pub fn at(&self, tick: Tick) -> Option<Instant> {
+        // The longest durations are cut to a quarter of all ticks.
+        (tick < Tick::MAX / 4).then(|| self.origin.checked_add(Duration::from_millis(tick))).flatten()
+    }
+
+    /// The connection opened at `now`, or reads again: the peer has not been silent so far.
+    pub const fn restart(&mut self, now: Tick) {
+        (self.times.heard, self.times.ping_sent, self.held_back) = (now, false, false);
     }
 }

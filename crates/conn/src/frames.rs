@@ -1,5 +1,6 @@
 //! The receiving path behind TLS: plaintext → frames → messages.
 
+use crate::outbound::Outbound;
 use crate::verdict::Stop;
 use core::ops::ControlFlow;
 use tautline_buf::Pool;
@@ -32,11 +33,27 @@ pub trait Visitor {
 
 /// The result of [`read`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum Read<T = usize> {
     /// The number of bytes that were used. If others are left, the visitor has stopped.
-    Used(usize),
+    Used(T),
     /// The peer's close frame, with its code and reason. Nothing behind it is read (RFC 6455, section 5.5.1).
     Closed(CloseCode, String),
+}
+
+/// Prepares an open connection for messages of up to `max_message` bytes, which it takes in pieces if `streaming` is set.
+/// `deflate` has what was negotiated, and our terms.
+pub fn open(
+    decoder: &mut Decoder,
+    out: &mut Outbound,
+    deflate: Option<&(DeflateParams, DeflateConfig)>,
+    max_message: usize,
+    streaming: bool,
+) {
+    if let Some((params, config)) = deflate {
+        *decoder = self::decoder(out.role(), max_message, deflate);
+        out.set_deflate(*params, config);
+    }
+    decoder.set_streaming(streaming);
 }
 
 /// The decoder of an open connection, with messages of up to `max_message` bytes. `deflate` has what was negotiated, and our terms.

@@ -73,6 +73,16 @@ impl Front {
         let named = self.forwarded_header.client(headers, base, &self.forwarded_from);
         named.unwrap_or_else(|| base.clone())
     }
+
+    /// The client that a request with these headers names, if it is another than that before, `client` with its way.
+    #[must_use]
+    pub fn other_client(&self, headers: &HeaderMap, client: &Address, via: Option<&Via>) -> Option<Address> {
+        if self.forwarded_from.is_empty() {
+            return None;
+        }
+        let named = self.client(headers, via.map_or(client, Via::base));
+        (named != *client).then_some(named)
+    }
 }
 
 /// The way of a client through the proxies before a server.
@@ -102,6 +112,39 @@ impl Via {
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.header.as_ref().map_or(0, |header| header.memory())
+    }
+}
+
+/// The client of a server's connection, as the proxies before the server name it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its address: that of the socket's peer, if no proxy names another.
+    pub peer: Address,
+    /// Its way, if it is not the socket's peer.
+    pub via: Option<Via>,
+}
+
+impl Client {
+    /// The peer of a socket.
+    #[must_use]
+    pub const fn new(peer: Address) -> Self {
+        Self { peer, via: None }
+    }
+
+    /// The connection began with this header.
+    pub fn note_header(&mut self, header: ProxyHeader) {
+        if let Some(named) = header.client().cloned() {
+            let direct = std::mem::replace(&mut self.peer, named);
+            self.via = Some(Via::new(direct, Some(header)));
+        }
+    }
+
+    /// The head of a request is whole, whose peer may name the client.
+    pub fn note_forwarded(&mut self, front: &Front, headers: &HeaderMap) {
+        if let Some(client) = front.other_client(headers, &self.peer, self.via.as_ref()) {
+            let direct = std::mem::replace(&mut self.peer, client);
+            self.via.get_or_insert_with(|| Via::new(direct, None));
+        }
     }
 }
 

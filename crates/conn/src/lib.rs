@@ -9,16 +9,20 @@
 //! | [`proxy`] | the tunnel through a proxy |
 //! | [`front`] | the proxies before a server, and the client behind them |
 //! | [`proxy_header`], [`forwarded`], [`prefixes`] | the header of the PROXY protocol, clients of requests, networks |
+//! | [`inbound`] | the way of received bytes through tunnel, TLS session and HTTP to the frames |
 //! | [`head`] | the requests that a server reads |
 //! | [`upgrade`] | a server's answer to a request for a WebSocket |
 //! | [`frames`] | the frames of an open connection, and their visitor |
 //! | [`message`], [`queue`] | messages to send, and the policy for a peer that reads slowly |
 //! | [`cork`] | frames that are not sealed yet, and their encoder |
 //! | [`outbound`], [`wire`] | the way of messages through queue, cork and TLS session to an [outlet](wire::Outlet) |
+//! | [`held`] | the way out of a connection whose caller writes the bytes |
+//! | [`window`] | received bytes that stay where the caller has read them, for one event at a time |
 //! | [`config`], [`due`] | the deadlines, and which of them is next |
 //! | [`closed`], [`verdict`] | how a connection ends, and what its peer is told |
 //! | [`keys`] | mask keys and nonces |
 //! | [`notes`] | what an application adds to an entry of the access log |
+//! | [`supplies`] | buffers and mask keys of the connections of a thread whose callers do the I/O |
 //! | [`sized`] | the memory that collections take |
 //!
 //! Times are numbers of the caller ([`tick::Tick`]), and randomness follows from a seed of the caller.
@@ -31,7 +35,10 @@ pub mod due;
 pub mod forwarded;
 pub mod frames;
 pub mod front;
+pub mod gate;
 pub mod head;
+pub mod held;
+pub mod inbound;
 pub mod keys;
 pub mod message;
 pub mod notes;
@@ -44,7 +51,9 @@ pub mod proxy_header;
 pub mod queue;
 mod retry_after;
 pub mod sized;
+pub mod supplies;
 pub mod tick;
 pub mod upgrade;
 pub mod verdict;
+pub mod window;
 pub mod wire;

@@ -15,8 +15,9 @@ use crate::message::{Delivery, Encoded, Outgoing};
 use crate::phase::Phase;
 use crate::pieces::Pieces;
 use crate::queue::{Drops, Item, Pushed, Queue};
-use crate::verdict::{End, Notice, Verdict};
+use crate::verdict::{End, Notice, Stop, Verdict, write_status};
 use crate::wire::{BATCH, Outlet, Transport, Wire};
+use http::HeaderValue;
 use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::{DeflateConfig, DeflateParams};
 use tautline_ws::{CloseCode, EncoderState, Error, Kind, Prepared, Role};
@@ -258,6 +259,34 @@ impl Outbound {
             self.clear();
         }
         Phase::of_end(verdict.end, cause)
+    }
+
+    /// Begins the end of a connection whose input cannot be processed further, with a notice or a response to the peer. Returns
+    /// the phase of that end, and the reason: the server's refusal, if one was being read.
+    pub fn stop<W, R>(
+        &mut self,
+        phase: &mut Phase<W, R>,
+        stop: Stop,
+        date: &HeaderValue,
+        pool: &mut Pool,
+    ) -> (Phase<W, R>, Stop) {
+        let verdict = Verdict::of(&stop, phase.stage(), self.role());
+        let stop = match stop {
+            Stop::Failed(cause) => phase.take_rejection().map_or(Stop::Failed(cause), Stop::Refused),
+            stop => stop,
+        };
+        if let Notice::Status(status) = verdict.notice {
+            write_status(status, date, self.raw(pool));
+        }
+        let cause = if let Stop::Failed(cause) = &stop { cause } else { &Cause::Local };
+        (self.begin_end(phase, verdict, cause), stop)
+    }
+
+    /// The side of the connection that sends.
+    #[inline]
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.cork.role()
     }
 
     /// Drops the queued messages.

@@ -1,12 +1,14 @@
 //! The phases of a connection, from its first byte to its last.
 
 use crate::closed::Cause;
+use crate::config::Deadlines;
 use crate::head::{Head, whole_head};
 use crate::proxy::Tunnel;
+use crate::tick::Tick;
 use crate::verdict::{End, Stage, Stop};
 use std::num::NonZeroU64;
 use tautline_buf::Buf;
-use tautline_ws::handshake::{Established, HandshakeError, Opening};
+use tautline_ws::handshake::{Established, HandshakeError, HeadLimits, Opening};
 
 /// The state of a connection. Every event moves it downwards in this diagram, except that a server answers several plain HTTP
 /// requests.
@@ -79,8 +81,26 @@ pub struct Raw {
     pub status: Option<http::StatusCode>,
     /// The state of reading, if the connection can be given back to HTTP.
     pub head: Option<Box<Head>>,
-    /// Whether the bytes are the driver's, which carries other connections in them.
-    pub carries: bool,
+    /// Where the bytes are the driver's, which carries other connections in them: the memory that it holds for that.
+    pub carrier: Option<Pages>,
+}
+
+/// Memory in pages of 4 KiB, up to 255 of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages(u8);
+
+impl Pages {
+    /// The pages that so many bytes take.
+    #[must_use]
+    pub fn of(bytes: usize) -> Self {
+        Self(u8::try_from(bytes.div_ceil(4096)).unwrap_or(u8::MAX))
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize * 4096
+    }
 }
 
 /// The next step of a connection whose bytes are the application's.
@@ -103,7 +123,7 @@ impl Raw {
     #[must_use]
     pub const fn new(head: Option<Box<Head>>) -> Self {
         let ends = Linger { ours: Finish::AfterPeer, peer_finished: false };
-        Self { ends, late: None, wish: Wish::Stay, status: None, head, carries: false }
+        Self { ends, late: None, wish: Wish::Stay, status: None, head, carrier: None }
     }
 }
 
@@ -191,6 +211,18 @@ impl Answer {
 }
 
 impl<W, R> Phase<W, R> {
+    /// The first phase of a client's connection to a server, behind a header of the PROXY protocol.
+    #[must_use]
+    pub fn first(is_plain: bool, limits: HeadLimits) -> Self {
+        if is_plain { Self::request(limits) } else { Self::Tls }
+    }
+
+    /// A server reads a request of which nothing has arrived.
+    #[must_use]
+    pub fn request(limits: HeadLimits) -> Self {
+        Self::Request(Box::new(Head::new(limits)))
+    }
+
     /// The phase in which our direction ends once everything is sent, and the peer's end is awaited.
     #[must_use]
     pub const fn finishing(peer_finished: bool) -> Self {
@@ -234,7 +266,7 @@ impl<W, R> Phase<W, R> {
     /// Whether the driver takes and makes the bytes, to carry other connections.
     #[must_use]
     pub const fn carries(&self) -> bool {
-        matches!(self, Self::Raw(Raw { carries: true, .. }))
+        matches!(self, Self::Raw(Raw { carrier: Some(_), .. }))
     }
 
     /// Whether the application takes and makes the bytes, or the driver does.
@@ -255,10 +287,60 @@ impl<W, R> Phase<W, R> {
         matches!(self, Self::Linger(Linger { ours: Finish::AfterPeer, .. }))
     }
 
+    /// Whether records are opened. A client that waits for the server's end opens them too: some servers send close_notify,
+    /// and no FIN until the client has sent its own close_notify.
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        !self.is_ending() || self.awaits_peer()
+    }
+
     /// Whether the connection is over.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. })
+    }
+
+    /// The application has a whole request from now on, and answers it later. False if none was read.
+    pub fn wait(&mut self, request: http::Request<()>, with: W) -> bool {
+        let before = std::mem::replace(self, Self::GONE);
+        let is_read = matches!(before, Self::Request(_));
+        *self = match before {
+            Self::Request(head) => Self::Waiting(Box::new(Wait { head, request, with })),
+            other => other,
+        };
+        is_read
+    }
+
+    /// The request that waits for its answer.
+    #[must_use]
+    pub const fn waiting(&self) -> Option<&Wait<W>> {
+        match self {
+            Self::Waiting(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// Takes the request that waits, to answer it. Another may follow. `None` if there is none.
+    pub fn take_waiting(&mut self) -> Option<(http::Request<()>, W)> {
+        match std::mem::replace(self, Self::GONE) {
+            Self::Waiting(wait) => {
+                let Wait { head, request, with } = *wait;
+                *self = Self::Request(head);
+                Some((request, with))
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// A request was answered, and another may follow: [`Head::await_next`]. `None` if no request is read.
+    pub fn await_next(&mut self, now: Tick, deadlines: &Deadlines) -> Option<(Tick, bool)> {
+        match self {
+            Self::Request(head) => Some(head.await_next(now, deadlines)),
+            _ => None,
+        }
     }
 
     /// A close frame is queued. False if the connection closes already, or is not open.

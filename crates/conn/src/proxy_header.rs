@@ -103,7 +103,7 @@ pub struct ProxyTls {
 }
 
 /// A header of the PROXY protocol that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyHeaderError {
     /// The bytes begin with something else; the text names it.
@@ -124,6 +124,12 @@ impl fmt::Display for ProxyHeaderError {
             Self::Malformed(what) => write!(f, "a malformed header of the PROXY protocol: {what}"),
             Self::Checksum => f.write_str("a header of the PROXY protocol whose checksum (CRC-32C) is wrong"),
         }
+    }
+}
+
+impl fmt::Debug for ProxyHeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

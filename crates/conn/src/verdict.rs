@@ -1,10 +1,12 @@
 //! The end of a connection as its peer sees it.
 
 use crate::closed::{Cause, ConnectError, Deadline};
-use http::StatusCode;
+use crate::proxy_header::ProxyHeaderError;
+use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::sync::Arc;
-use tautline_ws::handshake::HandshakeError;
+use tautline_buf::Buf;
+use tautline_ws::handshake::{self, HandshakeError};
 use tautline_ws::{CloseCode, Role};
 
 /// The part of its life in which a connection ends.
@@ -85,6 +87,7 @@ impl Verdict {
             Stop::Failed(cause) => Self::of_failure(stage, cause),
             Stop::Refused(error) => Self::of_refusal(role, error),
             Stop::Proxy(_) => Self::GONE,
+            Stop::Header(_) => Self::silent(End::Reset),
         }
     }
 
@@ -138,6 +141,22 @@ impl Verdict {
     }
 }
 
+/// A response whose text is the status code and its standard reason.
+#[must_use]
+pub fn status_response(status: StatusCode) -> http::Response<Vec<u8>> {
+    let reason = status.canonical_reason().unwrap_or("");
+    let mut response = http::Response::new(format!("{} {reason}\n", status.as_u16()).into_bytes());
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
+    response
+}
+
+/// Writes [such a response](status_response) to `out`. None follows.
+pub fn write_status(status: StatusCode, date: &HeaderValue, out: &mut Buf) {
+    handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(date), out);
+}
+
 /// The reason why a connection's input cannot be processed further.
 pub enum Stop {
     /// The connection failed.
@@ -146,6 +165,8 @@ pub enum Stop {
     Refused(HandshakeError),
     /// The proxy refused the tunnel.
     Proxy(String),
+    /// The proxy before a server sent no header of the PROXY protocol, or a wrong one.
+    Header(ProxyHeaderError),
 }
 
 impl From<tautline_tls::Error> for Stop {
@@ -167,6 +188,7 @@ impl From<Stop> for ConnectError {
             Stop::Failed(cause) => Self::Ended(cause),
             Stop::Refused(error) => Self::Handshake(Arc::new(error)),
             Stop::Proxy(error) => Self::Proxy(error),
+            Stop::Header(error) => Self::Proxy(format!("the proxy sent {error}")),
         }
     }
 }

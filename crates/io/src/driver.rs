@@ -1,6 +1,7 @@
 use crate::listen_options::ListenOptions;
 use crate::{Address, Arrival, KernelTls, Source, socket};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,6 +133,37 @@ pub enum CarrierEnd {
     Done,
     /// Its peer broke this rule, or met this limit.
     Fault(&'static str),
+}
+
+/// The fault of a peer for which one stream ends, or does not begin. The connection that [carries](Driver::carrier) it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamFault {
+    /// The peer began more streams at once than it may.
+    Streams,
+    /// The peer sent more than the window of the stream allows.
+    Window,
+    /// The head has more bytes or fields than are taken.
+    Head,
+    /// The peer broke this rule.
+    Rule(&'static str),
+}
+
+impl From<&'static str> for StreamFault {
+    fn from(rule: &'static str) -> Self {
+        Self::Rule(rule)
+    }
+}
+
+impl fmt::Display for StreamFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Streams => "too many streams at once",
+            Self::Window => "more DATA than the stream's window allows",
+            Self::Head => "more header fields than are taken",
+            Self::Rule(rule) => rule,
+        })
+    }
 }
 
 /// Wakes a driver's [`turn`](Driver::turn) from another thread.
@@ -346,6 +378,12 @@ pub trait Driver {
     /// The peer's address.
     fn peer(&self, token: Token) -> Option<Address>;
 
+    /// The address of this end. `None` if the driver does not know it.
+    fn local(&self, token: Token) -> Option<Address> {
+        let _ = token;
+        None
+    }
+
     /// A handle that ends a wait from any thread; [`Sink::woken`] follows.
     fn waker(&self) -> Waker;
 
@@ -380,11 +418,18 @@ pub trait Driver {
     }
 
     /// Takes plaintext of a connection that carries others, as by HTTP/2. The driver makes them known as [accepted](Sink::accepted)
-    /// ones.
+    /// ones. Without bytes it begins a connection whose peer has said nothing yet.
     ///
     /// Only connections whose TLS has negotiated that reach this, and only with a driver that [`carries`](Self::carrier) others.
     fn opened(&mut self, token: Token, plain: &mut [u8]) {
         let _ = (token, plain);
+    }
+
+    /// Memory that is held for a connection that carries others, beside theirs and unless it is little: parts of what its peer
+    /// says, and what waits for its peer.
+    fn held_for_carrier(&self, token: Token) -> usize {
+        let _ = token;
+        0
     }
 
     /// Has a connection that carries others take no new ones, and end behind the last of them.
@@ -455,6 +500,16 @@ pub trait Sink {
     /// The driver has plaintext for the peer of a connection that carries others, which may end behind it.
     fn carried(&mut self, driver: &mut dyn Driver, token: Token, plain: &[u8], end: Option<CarrierEnd>) {
         let _ = (driver, token, plain, end);
+    }
+
+    /// A connection that carries others has its first one now (`true`), or none any more.
+    fn carries(&mut self, driver: &mut dyn Driver, token: Token, some: bool) {
+        let _ = (driver, token, some);
+    }
+
+    /// A stream with this number was refused or reset for a fault of the peer. The token is that of the connection that carries it.
+    fn stream_failed(&mut self, driver: &mut dyn Driver, token: Token, stream: u32, fault: StreamFault) {
+        let _ = (driver, token, stream, fault);
     }
 
     /// A [`Waker`] was used, once or several times.

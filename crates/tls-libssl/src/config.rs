@@ -68,6 +68,9 @@ fn server(
     if config.challenges.is_some() {
         return Err(library.flavour().capabilities().refusal("answer challenges of TLS-ALPN-01"));
     }
+    if config.certificates.iter().any(|certificate| certificate.client_rule.is_some()) {
+        return Err(library.flavour().capabilities().refusal("have a rule about clients for one certificate"));
+    }
     let mut identities = Vec::with_capacity(count);
     for (index, certificate) in config.certificates.iter().enumerate() {
         let what = what(certificate, index, count);

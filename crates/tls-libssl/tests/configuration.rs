@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{
-    Certificate, Challenges, ClientConfig, Error, KeyExchange, NamedGroup, Roots, ServerConfig, Session as _, TlsInfo,
+    Certificate, Challenges, ClientAuth, ClientConfig, ClientRule, Error, KeyExchange, NamedGroup, Roots, ServerConfig,
+    Session as _, TlsInfo,
 };
 use tautline_tls_libssl::{Engine, Flavour};
 
@@ -62,14 +63,19 @@ impl Challenges for Nobody {
 #[test]
 fn a_refusal_names_an_engine_with_the_capability() {
     let authority = Authority::new("Test").unwrap();
-    let mut config = server(authority.issue(&leaf()).unwrap());
-    config.challenges = Some(Arc::new(Nobody));
+    let certificate = authority.issue(&leaf()).unwrap();
+    let mut challenged = server(certificate.clone());
+    challenged.challenges = Some(Arc::new(Nobody));
+    let roots = ClientAuth::Required(authority.certificate().into());
+    let ruled = server(certificate.with_client_rule(ClientRule::new("staff", roots)));
     for &flavour in Flavour::ALL {
-        let refused = Engine::new(flavour, Some(&config), None).err();
-        assert!(
-            matches!(&refused, Some(Error::Config(why)) if why.contains("take an engine that can")),
-            "{flavour}: {refused:?}"
-        );
+        for config in [&challenged, &ruled] {
+            let refused = Engine::new(flavour, Some(config), None).err();
+            assert!(
+                matches!(&refused, Some(Error::Config(why)) if why.contains("take an engine that can")),
+                "{flavour}: {refused:?}"
+            );
+        }
         assert!(!flavour.version().is_empty());
     }
 }

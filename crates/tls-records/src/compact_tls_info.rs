@@ -17,6 +17,7 @@ struct Names {
     alpn: Option<Box<[u8]>>,
     server_name: Option<Box<str>>,
     peer_certificates: Box<[Box<[u8]>]>,
+    client_rule: Option<Box<str>>,
     /// The secret of exporters (RFC 8446, section 7.5), if the configuration asks for one.
     exporter: Option<Box<Secret>>,
 }
@@ -29,6 +30,7 @@ impl CompactTlsInfo {
             alpn: info.alpn.map(Vec::into_boxed_slice),
             server_name: info.server_name.map(String::into_boxed_str),
             peer_certificates: info.peer_certificates.into_iter().map(Vec::into_boxed_slice).collect(),
+            client_rule: info.client_rule.map(String::into_boxed_str),
             exporter: None,
         };
         Self { suite, group: info.group, resumed: info.resumed, names: names.boxed() }
@@ -73,6 +75,7 @@ impl CompactTlsInfo {
             info.alpn = names.alpn.as_deref().map(<[u8]>::to_vec);
             info.server_name = names.server_name.as_deref().map(str::to_owned);
             info.peer_certificates = names.peer_certificates.iter().map(|certificate| certificate.to_vec()).collect();
+            info.client_rule = names.client_rule.as_deref().map(str::to_owned);
         }
         info
     }
@@ -80,7 +83,8 @@ impl CompactTlsInfo {
 
 impl Names {
     fn boxed(self) -> Option<Box<Self>> {
-        let has_any = self.alpn.is_some() || self.server_name.is_some() || !self.peer_certificates.is_empty();
+        let has_name = self.alpn.is_some() || self.server_name.is_some() || self.client_rule.is_some();
+        let has_any = has_name || !self.peer_certificates.is_empty();
         has_any.then(|| Box::new(self))
     }
 }

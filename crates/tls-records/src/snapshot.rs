@@ -70,15 +70,17 @@ impl Snapshot {
     /// Integers are big-endian; the number of bytes is in parentheses. First come version (1), role (1: 0 server, 1
     /// client), suite (2), group (2), `quiet` (1), `canceled` (1) and flags (1). Then come sequence number (8) and
     /// secret, for `rx` and then for `tx`. The partial message, ALPN, server name, the number of certificates (4) and
-    /// the certificates follow. Each field of variable length has its length (4) in front.
+    /// the certificates follow, and the name of the rule about clients if there is one. Each field of variable length has its
+    /// length (4) in front.
     ///
     /// Flags: owes an update 1, sent close 2, received close 4, resumed 8, has ALPN 16, has a server name 32, asks for
-    /// an update 64.
+    /// an update 64, has a rule about clients 128.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let TlsInfo { group, alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
+        let TlsInfo { group, alpn, server_name, resumed, peer_certificates, client_rule, .. } = &self.facts;
         let (alpn_set, name_set) = (alpn.is_some(), server_name.is_some());
         let (sent, received) = (self.sent_close, self.received_close);
-        let flags = [self.owes_update, sent, received, *resumed, alpn_set, name_set, self.asks_update];
+        let rule_set = client_rule.is_some();
+        let flags = [self.owes_update, sent, received, *resumed, alpn_set, name_set, self.asks_update, rule_set];
         let flags = flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit);
         out.extend([VERSION, u8::from(self.role == Role::Client)]);
         out.extend(self.suite.cipher_suite().number().to_be_bytes());
@@ -95,6 +97,7 @@ impl Snapshot {
         for certificate in peer_certificates {
             put(certificate, out);
         }
+        client_rule.iter().for_each(|rule| put(rule.as_bytes(), out));
     }
 
     /// Reads a snapshot that [`encode`](Self::encode) wrote.
@@ -136,6 +139,9 @@ impl Snapshot {
         facts.resumed = flag(3);
         facts.peer_certificates = (count <= MAX_CERTIFICATES)
             .then(|| (0..count).map(|_| Some(take(rest)?.to_vec())).collect::<Option<_>>())??;
+        if flag(7) {
+            facts.client_rule = Some(str::from_utf8(take(rest)?).ok()?.to_owned());
+        }
         Some(Self {
             role,
             suite,

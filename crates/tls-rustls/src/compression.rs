@@ -75,9 +75,80 @@ fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Zlib, deflate};
+    use super::{Zlib, compress, decompress, deflate};
+    use crate::provider::provider;
     use proptest::prelude::*;
-    use rustls::compress::CertDecompressor;
+    use rustls::client::Resumption;
+    use rustls::compress::{CertCompressor, CertDecompressor, CompressionFailed, CompressionLevel};
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{CertificateCompressionAlgorithm, ClientConfig, RootCertStore, ServerConfig};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tautline_testkit::certificate::{Authority, Leaf};
+    use tautline_tls::KeyExchange;
+
+    /// Counts how often chains are compressed.
+    #[derive(Debug)]
+    struct Counting(AtomicUsize);
+
+    impl CertCompressor for Counting {
+        fn compress(&self, input: Vec<u8>, level: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Zlib.compress(input, level)
+        }
+
+        fn algorithm(&self) -> CertificateCompressionAlgorithm {
+            CertCompressor::algorithm(&Zlib)
+        }
+    }
+
+    fn handshake(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) {
+        let mut client = rustls::ClientConnection::new(client.clone(), "localhost".try_into().unwrap()).unwrap();
+        let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            while client.wants_write() {
+                client.write_tls(&mut there).unwrap();
+            }
+            let mut there = &there[..];
+            while !there.is_empty() {
+                server.read_tls(&mut there).unwrap();
+                server.process_new_packets().unwrap();
+            }
+            while server.wants_write() {
+                server.write_tls(&mut back).unwrap();
+            }
+            let mut back = &back[..];
+            while !back.is_empty() {
+                client.read_tls(&mut back).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_is_compressed_once_for_all_clients() {
+        static COUNTING: Counting = Counting(AtomicUsize::new(0));
+        let authority = Authority::new("Test").unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate.chain).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap();
+        let provider = provider(KeyExchange::All);
+        let server = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+        let mut server = server.unwrap().with_no_client_auth().with_single_cert(chain.clone(), key).unwrap();
+        compress(&mut server, true, [&chain[..]].into_iter());
+        server.cert_compressors = vec![&COUNTING];
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+        client.resumption = Resumption::disabled();
+        decompress(&mut client, true);
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        (0..10).for_each(|_| handshake(&client, &server));
+        assert_eq!(COUNTING.0.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn a_chain_that_does_not_shrink_is_not_compressed() {

@@ -1,6 +1,7 @@
 //! Converts Tautline's configuration to rustls'.
 
 use crate::challenge::{Challenged, Nobody};
+use crate::client_rules::{Demands, OfDemand};
 use crate::compression;
 use crate::provider::provider;
 use crate::resolver::Resolver;
@@ -17,7 +18,7 @@ use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 use tautline_tls::chain::Strictness;
 use tautline_tls::fields::Role;
-use tautline_tls::{ClientConfig, Error, KeyExchange, ServerConfig, Tickets, Versions};
+use tautline_tls::{ClientAuth, ClientConfig, Error, KeyExchange, ServerConfig, Tickets, Versions};
 use tautline_tls_records::{TICKETS, TICKETS_RESUMED};
 use tautline_tls_tickets::{Builder, Renewal, Ticketer};
 
@@ -68,16 +69,8 @@ fn server(
         let key = certificate::load(certificate, &what, Role::Server, &provider, strictness)?;
         keys.push(Stapled::new(key, &certificate.ocsp, &what, strictness)?);
     }
-    let verifier = trust::client_verifier(&config.client_auth, config.verify.as_ref(), &provider)?;
-    let resolver = Arc::new(Resolver::new(keys));
-    let builder = || {
-        let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
-        builder.with_protocol_versions(versions(config.versions)?).map_err(library)
-    };
-    let mut rustls = builder()?.with_client_cert_verifier(verifier).with_cert_resolver(resolver.clone());
-    rustls.alpn_protocols.clone_from(&config.alpn);
-    compression::compress(&mut rustls, !config.no_certificate_compression, resolver.chains());
-    finish(&mut rustls, config, secrets);
+    let demands = Demands::of(config)?;
+    let resolver = Arc::new(Resolver::new(keys, demands.of_certificates)?);
     let tickets = match config.tickets_per_handshake {
         count @ 1..=ServerConfig::MOST_TICKETS => usize::from(count),
         count => {
@@ -85,13 +78,32 @@ fn server(
             return Err(Error::Config(format!("{count} tickets per handshake: give 1 to {most}, or turn tickets off")));
         }
     };
-    match ticketer {
-        Some(ticketer) => {
-            rustls.send_tls13_tickets = tickets;
-            rustls.max_tls13_tickets = tickets;
-            rustls.ticketer = Arc::new(Sealer(ticketer));
+    let builder = || {
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
+        builder.with_protocol_versions(versions(config.versions)?).map_err(library)
+    };
+    let asks_any = demands.all.iter().any(|(_, auth)| **auth != ClientAuth::None);
+    let mut configs = Vec::with_capacity(demands.all.len());
+    for (demand, (rule, auth)) in demands.all.into_iter().enumerate() {
+        let asks = *auth != ClientAuth::None;
+        // A decision of the program is about clients that show a certificate.
+        let verify = config.verify.as_ref().filter(|_| asks || !asks_any);
+        let verifier = trust::client_verifier(auth, rule, verify, &provider)?;
+        let of_demand = OfDemand { resolver: resolver.clone(), demand };
+        let mut rustls = builder()?.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(of_demand));
+        rustls.alpn_protocols.clone_from(&config.alpn);
+        compression::compress(&mut rustls, !config.no_certificate_compression, resolver.chains());
+        finish(&mut rustls, config, secrets);
+        // A ticket would stand for a certificate that nobody shows again, and that may be revoked since.
+        match ticketer.as_ref().filter(|_| !asks) {
+            Some(ticketer) => {
+                rustls.send_tls13_tickets = tickets;
+                rustls.max_tls13_tickets = tickets;
+                rustls.ticketer = Arc::new(Sealer(Arc::clone(ticketer)));
+            }
+            None => rustls.send_tls13_tickets = 0,
         }
-        None => rustls.send_tls13_tickets = 0,
+        configs.push((rustls, rule.map(Arc::from)));
     }
     let challenged = match &config.challenges {
         Some(challenges) => {
@@ -101,7 +113,7 @@ fn server(
         }
         None => None,
     };
-    Ok(ServerConfigs::new(rustls, resolver, challenged))
+    Ok(ServerConfigs::new(configs, resolver, challenged))
 }
 
 /// Sets what all connections of a server share, whatever they are for.

@@ -3,6 +3,7 @@
 use crate::config::Serving;
 use crate::error::{alert_of, describe};
 use crate::guard::take_verdict;
+use crate::server_configs::Chosen;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -22,8 +23,15 @@ const MAX_OVERHEAD: usize = 5 + 8 + 16 + 1;
 pub(crate) enum Connection {
     /// A server that has not received a record yet. It holds no rustls connection.
     Waiting(LiveConfig<Serving>),
-    Server(Box<UnbufferedServerConnection>),
+    Server(Box<Accepted>),
     Client(Box<UnbufferedClientConnection>),
+}
+
+/// A server's connection whose ClientHello has come.
+pub(crate) struct Accepted {
+    connection: UnbufferedServerConnection,
+    /// The name of the rule about clients by which it was accepted.
+    rule: Option<Arc<str>>,
 }
 
 /// The rest of a client's connection whose keys were exported: it accepts tickets.
@@ -67,8 +75,16 @@ impl Connection {
     pub(crate) fn common(&self) -> Option<&CommonState> {
         match self {
             Self::Waiting(_) => None,
-            Self::Server(connection) => Some(connection),
+            Self::Server(accepted) => Some(&accepted.connection),
             Self::Client(connection) => Some(connection),
+        }
+    }
+
+    /// The name of the rule about clients by which a server accepted the connection.
+    pub(crate) fn client_rule(&self) -> Option<&str> {
+        match self {
+            Self::Server(accepted) => accepted.rule.as_deref(),
+            Self::Waiting(_) | Self::Client(_) => None,
         }
     }
 
@@ -77,13 +93,13 @@ impl Connection {
     /// Bytes for the peer are appended to `out`, also after an error. Application data is appended to `plain`.
     pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Fault> {
         if let Self::Waiting(live) = self {
-            let config = live.current()?.config(wire);
+            let Some(Chosen { config, rule }) = live.current()?.choose(wire) else { return Ok((0, Step::Blocked)) };
             let connection = UnbufferedServerConnection::new(config).map_err(|error| describe(&error))?;
-            *self = Self::Server(Box::new(connection));
+            *self = Self::Server(Box::new(Accepted { connection, rule }));
         }
         match self {
             Self::Waiting(_) => Ok((0, Step::Blocked)),
-            Self::Server(connection) => process(&mut **connection, wire, plain, out),
+            Self::Server(accepted) => process(&mut accepted.connection, wire, plain, out),
             Self::Client(connection) => process(&mut **connection, wire, plain, out),
         }
     }
@@ -92,7 +108,7 @@ impl Connection {
     pub(crate) fn seal(&mut self, held: &mut [u8], plain: &[u8], out: &mut Buf) -> Result<(), Error> {
         match self {
             Self::Waiting(_) => Err(NOT_OPEN),
-            Self::Server(connection) => write(&mut **connection, held, Some(plain), out),
+            Self::Server(accepted) => write(&mut accepted.connection, held, Some(plain), out),
             Self::Client(connection) => write(&mut **connection, held, Some(plain), out),
         }
     }
@@ -101,7 +117,7 @@ impl Connection {
     pub(crate) fn update_keys(&mut self, held: &mut [u8], out: &mut Buf) -> Result<(), Error> {
         match self {
             Self::Waiting(_) => Err(NOT_OPEN),
-            Self::Server(connection) => update_keys(&mut **connection, held, out),
+            Self::Server(accepted) => update_keys(&mut accepted.connection, held, out),
             Self::Client(connection) => update_keys(&mut **connection, held, out),
         }
     }
@@ -110,8 +126,9 @@ impl Connection {
     pub(crate) fn into_keys(self) -> Result<(ExtractedSecrets, Option<Tickets>), Error> {
         match self {
             Self::Waiting(_) => Err(NOT_OPEN),
-            Self::Server(connection) => {
-                let (secrets, _) = connection.dangerous_into_kernel_connection().map_err(|error| describe(&error))?;
+            Self::Server(accepted) => {
+                let secrets = accepted.connection.dangerous_into_kernel_connection();
+                let (secrets, _) = secrets.map_err(|error| describe(&error))?;
                 Ok((secrets, None))
             }
             Self::Client(connection) => {
@@ -126,7 +143,7 @@ impl Connection {
     pub(crate) fn close(&mut self, held: &mut [u8], out: &mut Buf) -> Result<(), Error> {
         match self {
             Self::Waiting(_) => Ok(()),
-            Self::Server(connection) => write(&mut **connection, held, None, out),
+            Self::Server(accepted) => write(&mut accepted.connection, held, None, out),
             Self::Client(connection) => write(&mut **connection, held, None, out),
         }
     }

@@ -25,6 +25,7 @@ mod anchors;
 mod capabilities;
 mod certificate;
 mod challenge;
+mod client_rules;
 mod compression;
 mod config;
 mod connection;

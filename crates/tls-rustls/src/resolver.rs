@@ -9,6 +9,7 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tautline_tls::Error;
 
 thread_local! {
     /// The name in the last ClientHello that this thread resolved.
@@ -22,6 +23,11 @@ pub(crate) fn take_sni() -> Option<Box<str>> {
     SNI.with_borrow_mut(Option::take)
 }
 
+/// Forgets the host name of a ClientHello that is refused.
+pub(crate) fn forget_sni() {
+    SNI.set(None);
+}
+
 /// Chooses among a server's certificates: by name, then by what the client can verify.
 #[derive(Debug)]
 pub(crate) struct Resolver {
@@ -30,11 +36,17 @@ pub(crate) struct Resolver {
     names: HashMap<String, Vec<usize>>,
     /// The first certificate and those for the same names. They serve clients that send no name, or an unknown one.
     fallback: Vec<usize>,
+    /// For each certificate the index of the demand on its clients. Empty if there is one for all, so that no name is looked up.
+    demands: Vec<usize>,
     costs: Costs,
 }
 
 impl Resolver {
-    pub(crate) fn new(keys: Vec<Stapled>) -> Self {
+    /// Takes certificates, each with the index of the demand on its clients.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if certificates for one name have different demands: the kinds of key that a client knows would choose.
+    pub(crate) fn new(keys: Vec<Stapled>, demands: Vec<usize>) -> Result<Self, Error> {
         let own_names: Vec<_> = keys.iter().map(|key| certificate::names(key.key())).collect();
         let mut by_preference: Vec<_> = (0..keys.len()).collect();
         by_preference.sort_by_key(|&index| rank(keys[index].key().key.algorithm()));
@@ -44,10 +56,31 @@ impl Resolver {
                 names.entry(name.clone()).or_default().push(index);
             }
         }
-        let fallback =
+        let fallback: Vec<_> =
             by_preference.into_iter().filter(|&index| index == 0 || own_names[index] == own_names[0]).collect();
+        let differ = |group: &[usize]| group.iter().any(|&index| demands[index] != demands[group[0]]);
+        let mut mixed: Vec<_> =
+            names.iter().filter(|(_, group)| differ(group)).map(|(name, _)| name.as_str()).collect();
+        mixed.sort_unstable();
+        if differ(&fallback) || !mixed.is_empty() {
+            let name = mixed.first().copied().unwrap_or("clients without a name in TLS");
+            return Err(Error::Config(format!(
+                "the certificates for {name} have different rules about clients: give all of them the same rule"
+            )));
+        }
         let costs = Costs::measure(keys.iter().map(|key| &*key.key().key));
-        Self { keys, names, fallback, costs }
+        let is_one = demands.iter().all(|&demand| demand == 0);
+        let demands = if is_one { Vec::new() } else { demands };
+        Ok(Self { keys, names, fallback, demands, costs })
+    }
+
+    /// The index of the demand on clients that ask for this name.
+    pub(crate) fn demand(&self, name: Option<&str>) -> usize {
+        if self.demands.is_empty() {
+            return 0;
+        }
+        let first = self.candidates(name).first();
+        first.and_then(|&index| self.demands.get(index)).copied().unwrap_or_default()
     }
 
     /// The time of the signature if [`resolve`](Self::resolve) were called with this name and these schemes.

@@ -296,6 +296,7 @@ impl tautline_tls::Session for Session {
         info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
         let certificates = common.peer_certificates().unwrap_or_default();
         info.peer_certificates = certificates.iter().map(|certificate| certificate.to_vec()).collect();
+        info.client_rule = self.connection.client_rule().map(str::to_owned);
         info
     }
 }

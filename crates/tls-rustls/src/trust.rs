@@ -54,9 +54,10 @@ fn decided(verifier: Arc<dyn ServerCertVerifier>, verify: Option<&Arc<dyn Verify
     }
 }
 
-/// Makes the verifier with which a server checks clients.
+/// Makes the verifier with which a server checks clients. `rule` is the name of a demand that some certificates have.
 pub(crate) fn client_verifier(
     auth: &ClientAuth,
+    rule: Option<&str>,
     verify: Option<&Arc<dyn Verify>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
@@ -78,12 +79,16 @@ pub(crate) fn client_verifier(
             Arc::new(NoClientRoots { inner: DangerNone(Arc::clone(provider)), required });
         return Ok(Arc::new(Decided { verify: Arc::clone(verify), inner }));
     }
-    let anchors = certificate::anchors(pem, "roots for client certificates")?;
+    let what = rule.map_or_else(
+        || "roots for client certificates".to_owned(),
+        |rule| format!("roots for client certificates ({rule})"),
+    );
+    let anchors = certificate::anchors(pem, &what)?;
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider));
     if !required {
         builder = builder.allow_unauthenticated();
     }
-    let inner = builder.build().map_err(|error| Error::Config(format!("roots for client certificates: {error}")))?;
+    let inner = builder.build().map_err(|error| Error::Config(format!("{what}: {error}")))?;
     let verifier: Arc<dyn ClientCertVerifier> = Arc::new(Anchored { inner, anchors });
     Ok(match verify {
         Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),

@@ -1,3 +1,4 @@
+use crate::ClientRule;
 use zeroize::Zeroizing;
 
 /// A certificate chain with its private key, both in PEM.
@@ -24,6 +25,10 @@ pub struct Certificate {
     pub ocsp: Vec<u8>,
     /// Name in errors and logs, such as the file's name; if it is empty, they number the certificate.
     pub name: String,
+    /// A server's demand on the clients that get this certificate; `None` for that of the configuration.
+    ///
+    /// Engines over other libraries than rustls reject it.
+    pub client_rule: Option<ClientRule>,
 }
 
 impl Certificate {
@@ -44,6 +49,13 @@ impl Certificate {
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// With this demand on the clients that get it.
+    #[must_use]
+    pub fn with_client_rule(mut self, rule: ClientRule) -> Self {
+        self.client_rule = Some(rule);
         self
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Certificate, Challenges, Sessions, Tickets, Verify};
+use crate::{Certificate, Challenges, ClientAuth, Sessions, Tickets, Verify};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,31 +14,6 @@ pub fn key_log_flaw(path: &Path, mode: u32) -> Option<String> {
              secrets are in it: chmod 600 {path}"
         )
     })
-}
-
-/// Whether a server requests certificates of its clients.
-///
-/// ```
-/// # mod tautline { pub use tautline_tls::{Certificate, ClientAuth, ServerConfig}; }
-/// use tautline::{Certificate, ClientAuth, ServerConfig};
-///
-/// let roots = ClientAuth::Required("-----BEGIN CERTIFICATE-----…".into());
-/// let config = ServerConfig::new([Certificate::new("chain", "key")]).with_client_auth(roots);
-/// assert!(matches!(config.client_auth, ClientAuth::Required(_)));
-/// ```
-///
-/// Empty roots leave the decision to [`ServerConfig::verify`] alone, with the engines over rustls. Others, and servers
-/// without a decision of their own, reject empty roots.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub enum ClientAuth {
-    /// The server requests none.
-    #[default]
-    None,
-    /// The server requires a certificate that chains to one of these roots (PEM).
-    Required(Vec<u8>),
-    /// The server requests a certificate; if the client presents one, it must chain to one of these roots (PEM).
-    Optional(Vec<u8>),
 }
 
 /// The certificate authorities that a client trusts.
@@ -126,6 +101,8 @@ pub struct ServerConfig {
     /// The certificates, at least one.
     pub certificates: Vec<Certificate>,
     /// Whether the server requests client certificates. If it does, tickets are off.
+    ///
+    /// A certificate can have a [rule of its own](crate::ClientRule).
     pub client_auth: ClientAuth,
     /// Application protocols by preference; empty negotiates none. WebSocket over HTTP/1.1 is `http/1.1`.
     pub alpn: Vec<Vec<u8>>,
@@ -176,6 +153,12 @@ impl ServerConfig {
     pub fn with_client_auth(mut self, client_auth: ClientAuth) -> Self {
         self.client_auth = client_auth;
         self
+    }
+
+    /// The demand on the clients that get this certificate: that of its rule, or else that of the configuration.
+    #[must_use]
+    pub fn client_auth_of<'c>(&'c self, certificate: &'c Certificate) -> &'c ClientAuth {
+        certificate.client_rule.as_ref().map_or(&self.client_auth, |rule| &rule.auth)
     }
 
     /// With these application protocols.

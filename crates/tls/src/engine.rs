@@ -46,7 +46,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
 
     /// The session of a connection that is carried by another one, as a stream of HTTP/2, with the TLS of that.
     ///
-    /// Its wire bytes are plaintext. `None` if the engine has none; that of [`mixed`](crate::mixed) has.
+    /// Its wire bytes are plaintext. `None` if the engine has none; that of [`carrying`](crate::carrying) has.
     fn carried(&self, by: TlsInfo) -> Option<Self::Session> {
         let _ = by;
         None
@@ -438,6 +438,9 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The peer's certificates in DER, end entity first.
     pub peer_certificates: Vec<Vec<u8>>,
+    /// Name of the [rule](crate::ClientRule) about clients' certificates by which a server made the handshake; `None` if its
+    /// certificate has no rule of its own.
+    pub client_rule: Option<String>,
 }
 
 /// Version, suite and group: `TLSv1.3, TLS_AES_128_GCM_SHA256, X25519`.
@@ -453,7 +456,7 @@ impl fmt::Display for TlsInfo {
 /// Certificates are shown by their sizes, and the protocol as text.
 impl fmt::Debug for TlsInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { version, suite, aead, group, alpn, server_name, resumed, peer_certificates } = self;
+        let Self { version, suite, aead, group, alpn, server_name, resumed, peer_certificates, client_rule } = self;
         let certificates: Vec<String> = peer_certificates.iter().map(|der| format!("{} bytes", der.len())).collect();
         f.debug_struct("TlsInfo")
             .field("version", version)
@@ -464,6 +467,7 @@ impl fmt::Debug for TlsInfo {
             .field("server_name", server_name)
             .field("resumed", resumed)
             .field("peer_certificates", &certificates)
+            .field("client_rule", client_rule)
             .finish()
     }
 }

@@ -1,11 +1,47 @@
 //! Reads a ClientHello (RFC 8446, section 4.1.2) before the TLS library does.
 
-use crate::record::HEADER;
+use crate::record::{Front, HEADER, front};
+use std::borrow::Cow;
+
+/// Longest ClientHello that [`joined`] waits for. TLS libraries reject longer ones.
+const LONGEST: usize = 0xffff;
+
+/// Most records that [`joined`] looks through, since it begins anew with each.
+const MOST_RECORDS: usize = 64;
 
 /// Whether `record` begins a ClientHello.
 #[must_use]
 pub const fn begins(record: &[u8]) -> bool {
     matches!(record, [22, _, _, _, _, 1, ..])
+}
+
+/// Joins a ClientHello that spans whole records, which then looks like one record. `None` if its end has not come yet.
+///
+/// Records that hold no ClientHello, or one that is too long or in too many pieces, stay as they are.
+#[must_use]
+pub fn joined(records: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !begins(records) {
+        return Some(Cow::Borrowed(records));
+    }
+    let (mut message, mut rest) = (records[..HEADER].to_vec(), records);
+    for count in 1.. {
+        let Front::Whole(len) = front(rest) else { break };
+        let (record, behind) = rest.split_at(len);
+        if record[0] != 22 || count > MOST_RECORDS {
+            return Some(Cow::Borrowed(records));
+        }
+        message.extend_from_slice(&record[HEADER..]);
+        rest = behind;
+        let Some(&[high, middle, low]) = message.get(HEADER + 1..HEADER + 4) else { continue };
+        let whole = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        if whole > LONGEST {
+            return Some(Cow::Borrowed(records));
+        }
+        if message.len() >= HEADER + 4 + whole {
+            return Some(Cow::Owned(message));
+        }
+    }
+    None
 }
 
 /// A client's ClientHello, as hints for the server.
@@ -130,7 +166,7 @@ const fn is_grease([high, low]: [u8; 2]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Hello;
+    use super::{Hello, joined};
 
     fn vector(body: &[u8]) -> Vec<u8> {
         [&u16::try_from(body.len()).unwrap().to_be_bytes()[..], body].concat()
@@ -160,6 +196,27 @@ mod tests {
         assert!(!prefers_chacha(32, &[0x1301, 0x1303]));
         assert!(!prefers_chacha(32, &[]));
         assert!(!prefers_chacha(32, &[0x0a0a]));
+    }
+
+    #[test]
+    fn joins_records_once_the_last_has_come() {
+        let name = vector(&[&[0][..], &vector(b"example.com")].concat());
+        let whole = hello(32, &[0x1301], &[(0, &name)]);
+        for size in [3, 7, 40, whole.len()] {
+            let pieces: Vec<_> = whole[5..].chunks(size).collect();
+            let records: Vec<Vec<u8>> = pieces.iter().map(|piece| [&[22, 3, 1][..], &vector(piece)].concat()).collect();
+            for count in 1..pieces.len() {
+                assert!(joined(&records[..count].concat()).is_none(), "{size} {count}");
+            }
+            let all = records.concat();
+            let read = joined(&all).unwrap();
+            assert_eq!(Hello::read(&read).unwrap().server_name(), Some("example.com"), "{size}");
+        }
+        let other = [&[22, 3, 1, 0, 1, 1][..], &[21, 3, 3, 0, 2, 1, 0]].concat();
+        let tiny = [22, 3, 1, 0, 1, 1].repeat(65);
+        for endless in [&other[..], &tiny, &[22, 3, 1, 0, 4, 1, 1, 0, 0], &[22, 3, 1, 0, 1, 2]] {
+            assert_eq!(joined(endless).unwrap(), endless);
+        }
     }
 
     #[test]

@@ -2,11 +2,7 @@
 //!
 //! A session is behind a virtual call for each record. One without TLS takes no memory.
 
-use crate::{
-    Capabilities, ClientConfig, EngineKind, Error, Handshake, KeyCost, Opened, ServerConfig, Session, Signing, TlsInfo,
-    plain,
-};
-use tautline_buf::Buf;
+use crate::{Capabilities, ClientConfig, EngineKind, Error, KeyCost, ServerConfig, Session, Signing, plain};
 
 /// An engine of two others, which are usually of one kind: one accepts connections, and one opens them. Either may be
 /// without TLS, and connections to addresses without TLS are possible with any.
@@ -79,10 +75,6 @@ impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
         Some(Box::new(plain::Session))
     }
 
-    fn carried(&self, by: TlsInfo) -> Option<Self::Session> {
-        Some(Box::new(Carried(by)))
-    }
-
     fn restore(&self, saved: &[u8]) -> Result<Self::Session, Error> {
         // Sessions with TLS save something, and say themselves which end they are.
         if saved.is_empty() {
@@ -112,33 +104,6 @@ impl<A: crate::Engine, B: crate::Engine> crate::Engine for Engine<A, B> {
 
     fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
         self.server.restore_tickets(saved)
-    }
-}
-
-/// The session of a connection that another one carries, which has the TLS.
-struct Carried(TlsInfo);
-
-impl Session for Carried {
-    fn is_plain(&self) -> bool {
-        true
-    }
-
-    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        plain::Session.handshake(wire, out)
-    }
-
-    fn open(&mut self, wire: &mut [u8], scratch: &mut Buf, out: &mut Buf) -> Result<Opened, Error> {
-        plain::Session.open(wire, scratch, out)
-    }
-
-    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        plain::Session.seal(plain, out)
-    }
-
-    fn close(&mut self, _: &mut Buf) {}
-
-    fn tls_info(&self) -> TlsInfo {
-        self.0.clone()
     }
 }
 

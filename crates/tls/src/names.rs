@@ -72,6 +72,24 @@ pub fn distinguished(name: &[u8]) -> String {
     parts.join(",")
 }
 
+/// The common name in a distinguished name in DER: the last one, if it is text without control characters.
+#[must_use]
+pub fn common_name(name: &[u8]) -> Option<&str> {
+    const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
+    let mut found = None;
+    let mut sets = Der(name);
+    while let Some((_, set)) = sets.next() {
+        let mut set = Der(set);
+        while let Some(pair) = set.take(SEQUENCE) {
+            let mut pair = Der(pair);
+            if pair.take(OBJECT).is_some_and(|id| *id == COMMON_NAME) {
+                found = pair.next().and_then(|(_, value)| core::str::from_utf8(value).ok());
+            }
+        }
+    }
+    found.filter(|name| !name.chars().any(char::is_control))
+}
+
 /// One attribute and its value.
 fn pair(pair: &[u8]) -> Option<String> {
     let mut pair = Der(pair);
@@ -160,8 +178,18 @@ mod tests {
         ]
         .concat();
         assert_eq!(distinguished(&name), r"CN=Zo\C3\AB,1.2.840=x,UID=\#7\ ,O=A\, B\=C\0D\0A,C=GB");
+        assert_eq!(common_name(&name), Some("Zo\u{eb}"));
         for cut in 0..name.len() {
-            let _ = distinguished(&name[..cut]);
+            let _ = (distinguished(&name[..cut]), common_name(&name[..cut]));
+        }
+    }
+
+    #[test]
+    fn a_common_name_is_the_last_one_and_has_no_controls() {
+        let common = |value: &[u8]| part(&[0x55, 4, 3], value);
+        assert_eq!(common_name(&[common(b"outer"), common(b"inner")].concat()), Some("inner"));
+        for none in [part(&[0x55, 4, 10], b"O"), common(b"a\0b"), common(&[0xff]), Vec::new()] {
+            assert_eq!(common_name(&none), None, "{none:?}");
         }
     }
 

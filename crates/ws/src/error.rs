@@ -7,7 +7,7 @@ use core::fmt;
 ///
 /// A decoding error is final: send a close frame with [`close_code`](Self::close_code) and end the connection
 /// (RFC 6455, section 7.1.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
     /// A frame has a reserved bit that no negotiated extension defines (section 5.2).
@@ -93,6 +93,12 @@ impl fmt::Display for Error {
             Self::Compressor => f.write_str("the compressor failed on its own"),
             Self::ApiMisuse(what) => write!(f, "WebSocket API misuse: {what}"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -24,12 +24,18 @@ pub struct Param {
 }
 
 /// A list does not follow the grammar, so that the handshake must fail (RFC 6455, section 9.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MalformedExtensions;
 
 impl fmt::Display for MalformedExtensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("peer sent a malformed Sec-WebSocket-Extensions header")
+    }
+}
+
+impl fmt::Debug for MalformedExtensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

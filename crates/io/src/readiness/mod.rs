@@ -245,6 +245,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
         }
     }
 
+    fn local(&self, token: Token) -> Option<Address> {
+        socket::local(self.slots.get(token)?.fd.as_fd()).ok()
+    }
+
     fn waker(&self) -> Waker {
         self.wake.waker()
     }

@@ -84,9 +84,10 @@ fn peers_are_known_by_their_addresses() {
     driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
     for (peer, token) in [&peer, &second].into_iter().zip(&log.accepted) {
         assert_eq!(driver.peer(*token), Some(Address::Tcp(peer.local_addr().unwrap())));
+        assert_eq!(driver.local(*token), Some(Address::Tcp(at)));
     }
     driver.close(token, false);
-    assert_eq!(driver.peer(token), None);
+    assert_eq!((driver.peer(token), driver.local(token)), (None, None));
 }
 
 #[test]

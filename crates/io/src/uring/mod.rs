@@ -442,6 +442,10 @@ impl crate::Driver for Driver {
         socket::peer(&self.slots.get(token)?.fd)
     }
 
+    fn local(&self, token: Token) -> Option<Address> {
+        socket::local(self.slots.get(token)?.fd.as_fd()).ok()
+    }
+
     fn waker(&self) -> Waker {
         self.wake.waker()
     }

@@ -226,6 +226,7 @@ pub fn knows_peers<D: Driver>(make: fn() -> D) {
     let at = listen(&mut driver);
     let (peer, token) = pair(&mut driver, &mut script, at);
     assert_eq!(driver.peer(token), Some(Address::Tcp(peer.local_addr().unwrap())));
+    assert!(driver.local(token).is_none_or(|local| local == Address::Tcp(at)), "{:?}", driver.local(token));
     let (_listener, to) = outside();
     let outgoing = driver.connect(&to).unwrap();
     run(&mut driver, &mut script, |script| script.has(&Event::Connected(outgoing)));

@@ -9,6 +9,7 @@ fn full() -> Snapshot {
     facts.server_name = Some("localhost".to_owned());
     facts.resumed = true;
     facts.peer_certificates = vec![vec![9; 300], Vec::new()];
+    facts.client_rule = Some("staff".to_owned());
     Snapshot {
         role: Role::Client,
         suite: Suite::Aes256Gcm,

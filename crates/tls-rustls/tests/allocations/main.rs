@@ -13,9 +13,13 @@ use counting::allocations;
 use tautline_buf::Buf;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{ClientConfig, Content, Roots, ServerConfig, Session};
+use tautline_tls::{ClientConfig, Content, Handshake, Roots, ServerConfig, Session};
 use tautline_tls_records::AeadChoice;
 use tautline_tls_rustls::fused;
+
+/// Most allocations of a server for a full handshake, and for a resumed one.
+const FULL: u64 = 131;
+const RESUMED: u64 = 131;
 
 /// Seals in one session and opens in the other. Returns the number of bytes that arrived.
 fn carry(from: &mut impl Session, to: &mut impl Session, chunks: &[&[u8]], wire: &mut Buf) -> usize {
@@ -69,6 +73,36 @@ fn records_need_no_allocation() {
     assert_eq!(allocations() - before, 0, "allocations in 200 messages");
     #[cfg(target_env = "gnu")]
     assert_eq!(sys::c_allocations() - before_c, 0, "C allocations in 200 messages");
+}
+
+/// Handshakes, and has the client take its tickets. Returns how often the server allocates from the first bytes to the end of the
+/// handshake, and whether it resumed a session.
+fn handshake(server: &fused::Engine, client: &fused::Engine) -> (u64, bool) {
+    let mut pair = Pair::new(client, server, "localhost").unwrap();
+    pair.client.work().unwrap();
+    let mut count = 0;
+    while !pair.server.open {
+        let mut wire = pair.client.take_outbox();
+        let before = allocations();
+        let (used, state) = pair.server.session.handshake(&mut wire, &mut pair.server.outbox).unwrap();
+        count += allocations() - before;
+        assert_eq!(used, wire.len());
+        pair.server.open = state == Handshake::Complete;
+        let reply = pair.server.take_outbox();
+        pair.client.deliver(&reply).unwrap();
+    }
+    pair.server.send(&[b"hello"]).unwrap();
+    pair.settle(&mut Split::Whole).unwrap();
+    (count, pair.server.session.tls_info().resumed)
+}
+
+/// Each allocation costs about 20 ns. A higher number needs a reason.
+#[test]
+fn a_handshake_allocates_at_most_a_known_number_of_times() {
+    let engine = engine();
+    let (full, resumed) = (handshake(&engine, &engine), handshake(&engine, &engine));
+    assert!(!full.1 && resumed.1);
+    assert!(full.0 <= FULL && resumed.0 <= RESUMED, "{full:?} {resumed:?}");
 }
 
 /// Uses more connections in a fixed order than a thread keeps contexts for: the worst case, in which each one misses.

@@ -2,7 +2,6 @@ use core::fmt;
 use http::{HeaderName, Response, StatusCode};
 
 /// A failure of an opening handshake; each variant names the party at fault.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The calling code gave a URI that is not usable; the text names the fault and the remedy.
@@ -82,6 +81,12 @@ impl fmt::Display for HandshakeError {
             Self::Rejected { response } => write!(f, "server refused the upgrade: {}", response.status()),
             Self::Answer(what) => write!(f, "server's upgrade answer is invalid: {what}"),
         }
+    }
+}
+
+impl fmt::Debug for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -51,5 +51,5 @@ pub use host::{ascii_host, ascii_name, split_zone};
 pub use negotiated::Negotiated;
 pub use origin::{Origin, OriginError, Origins, authority, is_loopback};
 pub use response::{Framing, Reply, keep_alive, write_response, write_response_head};
-pub use server::{Accepted, Policy, Refusal, Refused, accept, is_upgrade};
+pub use server::{Accepted, Policy, Refusal, Refused, accept, accept_for, is_upgrade};
 pub use uri::{Target, parse_uri, percent_decode};

@@ -56,7 +56,6 @@ impl Accepted {
 }
 
 /// A rejected upgrade.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct Refused {
     /// The response for [`write_response`](super::write_response); its body is a line of text with the reason.
@@ -68,6 +67,12 @@ pub struct Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "upgrade refused ({}): {}", self.response.status().as_str(), self.reason)
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -151,6 +156,12 @@ impl fmt::Display for Refusal {
 pub fn is_upgrade(request: &Request<()>) -> bool {
     let headers = request.headers();
     has_token(headers, UPGRADE, "websocket") || headers.contains_key(SEC_WEBSOCKET_KEY)
+}
+
+/// The value of `Sec-WebSocket-Accept` for the key in these fields of a request. `None` unless there is one key.
+#[must_use]
+pub fn accept_for(headers: &HeaderMap) -> Option<HeaderValue> {
+    at_most_one(headers, SEC_WEBSOCKET_KEY).ok()?.and_then(|key| key::accept_value(key.as_bytes()))
 }
 
 /// Accepts an upgrade if it is valid and the policy allows it (RFC 6455, section 4.2).

@@ -1,5 +1,4 @@
 //! The two engines against each other: each opens the other's records, for any content and any split of the stream.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tautline_testkit::Random;
 use tautline_testkit::certificate::{Authority, Leaf};

@@ -1,5 +1,4 @@
 //! Challenges of TLS-ALPN-01: an authority sees the certificate made for it, and nobody else does.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};

@@ -1,6 +1,6 @@
 //! Replays the corpus of the fuzz targets, so that every test run checks the findings of fuzzing.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../fuzz/mod.rs"]
 mod fuzz;
 
 use std::path::Path;

@@ -2,8 +2,8 @@
 //!
 //! The streams cover both directions, every suite, and records of all sizes and kinds, split anywhere. The default is
 //! about 20,000 records; `TAUTLINE_TEST_RECORDS` sets another number.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../rustls_layer/mod.rs"]
 mod rustls_layer;
 
 use rustls::CipherSuite;

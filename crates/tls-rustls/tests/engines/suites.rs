@@ -1,5 +1,4 @@
 //! The selection of cipher suite and certificate.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustls::CipherSuite;
 use std::sync::Arc;

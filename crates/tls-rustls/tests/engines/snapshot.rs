@@ -1,5 +1,4 @@
 //! Moves a connection from session to session, with rustls at the other end.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Read;
 use tautline_testkit::Random;

@@ -1,5 +1,4 @@
 //! Compressed certificates (RFC 8879).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
 use tautline_testkit::pair::{Pair, Split};
