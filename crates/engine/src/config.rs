@@ -1,8 +1,10 @@
 use crate::http::access::AccessLog;
 use crate::memory::budget::MemoryBudget;
+use std::sync::Arc;
 use std::time::Duration;
 use tautline_conn::config::{Deadlines, SlowConsumer};
 use tautline_conn::front::Front;
+use tautline_conn::gate::Gate;
 use tautline_ws::handshake::{HeadLimits, Policy};
 
 /// The configuration of a shard. Start from a preset and change fields.
@@ -36,6 +38,8 @@ pub struct Config {
     pub upgrade: Policy,
     /// The proxies before a server that tell where a client comes from.
     pub front: Front,
+    /// Decides which clients may have one more connection (server).
+    pub gate: Option<Arc<dyn Gate>>,
     /// Work on other threads (server).
     pub offload: Offload,
     /// The policy for a panic of the application.
@@ -302,6 +306,7 @@ impl Config {
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
             front: Front::default(),
+            gate: None,
             offload: Offload::default(),
             on_panic: OnPanic::default(),
             slow_turn: Some(Duration::from_millis(500)),

@@ -163,6 +163,22 @@ impl<T> Conn<'_, T> {
         delivery
     }
 
+    /// Whether it is open, and neither side has begun to close it.
+    #[must_use]
+    pub fn takes_messages(&self) -> bool {
+        self.transport.phase.takes_messages()
+    }
+
+    /// Has texts that are published one right after the other leave as one text: a JSON array of them, of about 64 KiB at most.
+    /// All of them have to be JSON.
+    ///
+    /// That holds for messages to one topic or list of connections, in one turn. A reader has fewer frames, and so less work.
+    /// Others, and those that are [counted](Self::publish_counted), leave as they are. After a move to another process
+    /// it is to be said again.
+    pub fn join_texts(&mut self, joins: bool) {
+        self.cold.get_or_insert_default().more().joins = joins;
+    }
+
     /// Sends a piece of a streamed message; `last` ends the message.
     ///
     /// Until then other messages to this connection, published ones too, are [`Delivery::Dropped`]. A piece is dropped as a

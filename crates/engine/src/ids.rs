@@ -82,12 +82,18 @@ impl FromStr for ConnId {
 }
 
 /// A text is no identifier of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ParseConnIdError;
 
 impl fmt::Display for ParseConnIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("write an identifier of a connection as it is listed, such as 0.12.3")
+    }
+}
+
+impl fmt::Debug for ParseConnIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -20,35 +20,20 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{HandshakeCost, Link};
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
 use tautline_buf::{Buf, Pool};
 use tautline_conn::closed::Cause;
+use tautline_conn::inbound::Step;
 use tautline_conn::verdict::Stop;
+use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
 
 /// Milliseconds after an invalid ticket during which tickets do not keep a handshake in the loop. Anyone can forge a ticket.
 const DISTRUST: Tick = 1_000;
-
-/// The place where the next step of a handshake is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// In the loop, with this number of bytes: the step is cheap, or more bytes are needed.
-    Here(usize),
-    /// In the pool.
-    Offloaded,
-    /// Nowhere until more bytes have arrived.
-    Waits,
-}
-
-impl Step {
-    /// An expensive step. It waits until the message in `wire` is whole, so that a ClientHello in pieces is offloaded once.
-    fn expensive(wire: &[u8]) -> Self {
-        if is_whole(wire) { Self::Offloaded } else { Self::Waits }
-    }
-}
 
 impl<S, T> Link<S, T> {
     /// Updates the cost after the server's answer, if there is one.
@@ -63,28 +48,35 @@ impl<S, T> Link<S, T> {
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Decides where the next step of this handshake is done.
-    pub(crate) fn next_step(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Step {
+    /// Decides where the next step of this handshake is done, and gives an expensive one to the pool. Such a step waits until
+    /// its message is whole, so that a ClientHello in pieces is offloaded once.
+    pub(crate) fn next_step(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<Step, Stop> {
+        let all = Step::Here(wire.len());
         if self.handshakes.is_none() || link.info.dial.is_some() || link.cost == HandshakeCost::Answered {
-            return Step::Here(wire.len());
+            return Ok(all);
         }
         // Only one record: the next one may be the one that makes the server sign.
-        let here = Step::Here(if let Front::Whole(len) = front(wire) { len } else { wire.len() });
+        let here = if let Front::Whole(len) = front(wire) { Step::Here(len) } else { all };
         if let HandshakeCost::Heavy(offered) = link.cost {
             // Other plain records, such as alerts, are cheap. Encrypted ones come after the answer.
-            let is_hello = wire.first() == Some(&PLAIN_HANDSHAKE);
-            return if is_hello && wire.len() > offered as usize { Step::expensive(wire) } else { here };
+            if wire.first() != Some(&PLAIN_HANDSHAKE) || wire.len() <= offered as usize {
+                return Ok(here);
+            }
+        } else {
+            let Some(Signing { time, may_resume, .. }) = self.engine.signing(wire) else { return Ok(here) };
+            if time < self.shared.config.offload.min_signature {
+                return Ok(here);
+            }
+            if may_resume && self.shared.now >= self.distrust_end {
+                link.cost = HandshakeCost::Resumes;
+                return Ok(here);
+            }
+            link.cost = HandshakeCost::Heavy(0);
         }
-        let Some(Signing { time, may_resume, .. }) = self.engine.signing(wire) else { return here };
-        if time < self.shared.config.offload.min_signature {
-            return here;
+        if !is_whole(wire) {
+            return Ok(Step::Waits);
         }
-        if may_resume && self.shared.now >= self.distrust_end {
-            link.cost = HandshakeCost::Resumes;
-            return here;
-        }
-        link.cost = HandshakeCost::Heavy(0);
-        Step::expensive(wire)
+        Ok(if self.offload_handshake(link, wire)? { Step::Taken } else { all })
     }
 
     /// Does the next step in the loop. Returns the bytes used, and whether the handshake is complete.
@@ -110,11 +102,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Gives a session and its input to the pool. False if the step must be done in the loop instead.
-    pub(crate) fn offload_handshake(
-        &mut self,
-        link: &mut Link<E::Session, H::State>,
-        wire: &[u8],
-    ) -> Result<bool, Stop> {
+    fn offload_handshake(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<bool, Stop> {
         let Some(handshakes) = &mut self.handshakes else { return Ok(false) };
         let placeholder = handshakes.placeholder().map_or_else(|| self.engine.accept(), Ok)?;
         let pool = &mut self.shared.pool;
@@ -136,7 +124,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 // A refused client gets a reset.
                 link.phase = Phase::Offloaded(None);
-                Err(self.overloaded())
+                Err(self.shared.overloaded())
             }
         }
     }
@@ -144,6 +132,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Continues a connection with the session, the rest of the input, the output and the result of the pool.
     pub(crate) fn continue_offloaded(
         &mut self,
+        driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
         session: Option<E::Session>,
         (mut wire, out): (Buf, Buf),
@@ -164,7 +153,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.wire.buf(&mut self.shared.pool).put(out.filled());
         link.note_answer(Answer::read(out.filled()));
         let continued = match result {
-            None => Err(self.overloaded()),
+            None => Err(self.shared.overloaded()),
             Some(Err(error)) => Err(error.into()),
             Some(Ok((used, step))) => {
                 wire.take(used);
@@ -176,17 +165,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     std::mem::swap(&mut wire, &mut link.carry);
                     link.held = true;
                 }
-                if step == Handshake::Complete { self.secured(link) } else { Ok(()) }
+                if step == Handshake::Complete { self.secured(driver, link) } else { Ok(()) }
             }
         };
         self.shared.pool.give(wire);
         self.shared.pool.give(out);
         continued
     }
+}
 
+impl Shared {
     /// Counts a handshake that is refused because the pool is overloaded.
     fn overloaded(&self) -> Stop {
-        self.shared.counters.handshakes_refused.add(1);
+        self.counters.handshakes_refused.add(1);
         Stop::Failed(Cause::Overloaded)
     }
 }

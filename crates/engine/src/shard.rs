@@ -25,6 +25,7 @@ use crate::raw::joining::Joining;
 use crate::threads::remote::{InTurn, ShardHandle};
 use crate::topics::broker::Bridge;
 use crate::topics::closings::Closings;
+use crate::topics::joining::Joined;
 use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
@@ -136,9 +137,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             account: Account::default(),
         };
         let log = shared.config.access_log.clone().map(|log| Box::new(AccessTable::new(log, &shared.counters)));
-        let kernel_tls = if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
+            kernel_tls: if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() },
             engine,
             handler,
             slots: Vec::new(),
@@ -153,7 +154,6 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             drain_end: None,
             handshakes: None,
             distrust_end: 0,
-            kernel_tls,
             next_ticket: 0,
             is_ending: false,
             clock: Clock::default(),
@@ -170,6 +170,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             lookups: Arc::default(),
             draining: None,
             walk: Vec::new(),
+            joined: Joined::default(),
             is_started: false,
             unserved: 0,
             slow_turn: Tick::MAX,

@@ -28,7 +28,7 @@ pub struct Fixed {
 }
 
 /// The reason why bytes are no number that a [`Fixed`] can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NumberError {
     /// Offset of the byte at fault in the bytes that were read.
     pub at: usize,
@@ -125,6 +125,12 @@ impl fmt::Display for NumberError {
             NumberFault::Quote => "expected `\"` at the end of the number",
         };
         write!(formatter, "{rule} (byte {})", self.at)
+    }
+}
+
+impl fmt::Debug for NumberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -28,7 +28,7 @@ impl Class {
 }
 
 /// Too many messages of the class wait already: the venue's budget is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full {
     /// The class.
     pub class: Class,
@@ -37,6 +37,12 @@ pub struct Full {
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{MOST} messages of the class {:?} wait for the venue's budget; send fewer, or later", self.class)
+    }
+}
+
+impl fmt::Debug for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

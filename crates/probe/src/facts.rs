@@ -23,6 +23,8 @@ pub struct Facts {
     pub(crate) chain: Option<Chain>,
     pub(crate) resumption: Option<Resumption>,
     pub(crate) scan: Option<Scan>,
+    /// HTTP/2; `None` if this build does not look at it.
+    pub(crate) http2: Option<Http2>,
     /// The answer to the request.
     pub http: Option<Http>,
     pub(crate) session: Option<Session>,
@@ -283,6 +285,27 @@ pub(crate) enum WithoutName {
     SameCertificate,
     OtherCertificate,
     Refused,
+}
+
+/// HTTP/2, on a connection of its own.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Http2 {
+    /// The server chose h2 by ALPN.
+    pub(crate) offered: bool,
+    /// SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 8441); `None` without SETTINGS.
+    pub(crate) websockets: Option<bool>,
+    /// The limits of SETTINGS.
+    pub(crate) max_streams: Option<u32>,
+    pub(crate) window: Option<u32>,
+    pub(crate) max_frame: Option<u32>,
+    pub(crate) max_fields: Option<u32>,
+    /// The answer to a WebSocket's request, which is sent only if the server announces that it takes them.
+    pub(crate) status: Option<u16>,
+    pub(crate) ms: Option<f64>,
+    /// The round trip of a ping on that WebSocket.
+    pub(crate) pong_ms: Option<f64>,
+    /// The reason why the look ended early.
+    pub(crate) error: Option<String>,
 }
 
 /// The server's answer to the request.

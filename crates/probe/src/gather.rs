@@ -97,8 +97,12 @@ impl Look {
             plan.connections += if self.handshakes > 0 { resumption } else { 0 };
             plan.connections += if self.scans { scan::connections() } else { 0 };
         }
+        // HTTP/2: a connection, and on it a WebSocket with a ping.
+        let over_http2 = usize::from(self.secure && cfg!(feature = "http2"));
+        plan.connections += over_http2;
         if self.request.websocket {
-            plan.pings = self.pings + usize::from(self.secure && self.pings > 0);
+            plan.requests += over_http2;
+            plan.pings = self.pings + usize::from(self.secure && self.pings > 0) + over_http2;
             // The largest size, and then bisection: a step for each bit of the number of sizes.
             let steps = (usize::BITS - self.sizes.len().leading_zeros()) as usize + 1;
             plan.message_headers = if self.sizes.is_empty() { 0 } else { steps };
@@ -167,6 +171,10 @@ impl Probe<'_> {
             let chain = self.client.examine(seen);
             may_send = self.client.may_send(&chain, seen);
             facts.chain = Some(chain);
+        }
+        #[cfg(feature = "http2")]
+        if self.look.secure && may_send {
+            facts.http2 = self.http2(main);
         }
         let socket = if may_send {
             self.request(stream, facts)
@@ -257,6 +265,29 @@ impl Probe<'_> {
         let (http, upgraded) = request::send(&mut stream, self.dialer, &self.look.request, self.nonce());
         facts.http = Some(http);
         Some(WebSocket::new(stream, upgraded?, self.client.provider.secure_random))
+    }
+
+    /// Looks at HTTP/2, if the server shows a certificate there that is trusted.
+    #[cfg(feature = "http2")]
+    fn http2(&self, address: SocketAddr) -> Option<super::facts::Http2> {
+        use super::facts::Http2;
+        use super::http2::{ALPN, look};
+        let failed = |error: String| Some(Http2 { error: Some(error), ..Http2::default() });
+        let offer = match self.client.prepare(&Offer { alpn: ALPN, ..self.client.offer() }) {
+            Ok(offer) => offer,
+            Err(error) => return failed(error.to_string()),
+        };
+        let connected = self.dialer.connect(address).and_then(|(stream, _)| self.secure(stream, &offer));
+        let mut stream = match connected {
+            Ok((stream, _)) => stream,
+            Err(trouble) => return failed(trouble.text),
+        };
+        if !self.client.may_send(&self.client.examine(&offer.seen), &offer.seen) {
+            return failed("the server shows a certificate that is not trusted".to_owned());
+        }
+        let found = look(&mut stream, self.dialer, &self.look.request, self.client.provider.secure_random);
+        stream.leave();
+        Some(found)
     }
 
     /// Looks at an open WebSocket until its end.

@@ -12,6 +12,8 @@ mod dialer;
 mod error;
 mod facts;
 mod gather;
+#[cfg(feature = "http2")]
+mod http2;
 pub mod layout;
 mod legacy;
 mod request;

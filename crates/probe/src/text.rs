@@ -1,8 +1,8 @@
 //! Facts and verdicts as text.
 
 use super::facts::{
-    Answer, Certified, Chain, Facts, Http, Offer, Resumption, Scan, Session, Staple, Status, Tls, Trust, WithoutName,
-    quantile,
+    Answer, Certified, Chain, Facts, Http, Http2, Offer, Resumption, Scan, Session, Staple, Status, Tls, Trust,
+    WithoutName, quantile,
 };
 use super::verdict::{Level, Verdict};
 use crate::layout::Layout;
@@ -24,6 +24,10 @@ pub fn report(facts: &Facts, verdicts: &[Verdict], width: usize) -> String {
     if let Some(found) = &facts.chain {
         out.heading("Certificates");
         chain(&mut out, found);
+    }
+    if let Some(found) = &facts.http2 {
+        out.heading("HTTP/2");
+        http2(&mut out, found);
     }
     if let Some(answer) = &facts.http {
         out.heading("HTTP");
@@ -184,6 +188,35 @@ fn stapled(out: &mut Layout, staple: &Staple) {
             Certified::NotVerified(why) => format!("signature not verified: {why}"),
         };
         out.row("", &certified);
+    }
+}
+
+fn http2(out: &mut Layout, found: &Http2) {
+    out.row("offered", if found.offered { "yes" } else { "no" });
+    let limits = [
+        ("streams at once", found.max_streams),
+        ("window", found.window),
+        ("frame", found.max_frame),
+        ("fields", found.max_fields),
+    ];
+    let limits = limits.iter().filter_map(|(name, limit)| Some(format!("{name} {}", (*limit)?)));
+    let limits = limits.collect::<Vec<_>>().join(", ");
+    if !limits.is_empty() {
+        out.row("limits", &limits);
+    }
+    match found.websockets {
+        Some(true) => out.row("WebSockets", "announced (ENABLE_CONNECT_PROTOCOL)"),
+        Some(false) => out.row("WebSockets", "not announced"),
+        None => {}
+    }
+    if let Some((status, time)) = found.status.zip(found.ms) {
+        out.row("answer", &format!("{status} after {}", ms(time)));
+    }
+    if let Some(time) = found.pong_ms {
+        out.row("ping", &format!("answered after {}", ms(time)));
+    }
+    if let Some(error) = &found.error {
+        out.row("problem", error);
     }
 }
 

@@ -17,6 +17,7 @@ pub fn judge(facts: &Facts, slos: &[Slo]) -> Vec<Verdict> {
     let mut verdicts = connection::judge(facts);
     verdicts.extend(trust::judge(facts));
     verdicts.extend(http::judge(facts));
+    verdicts.extend(http::judge_http2(facts));
     verdicts.extend(session::judge(facts));
     let missed = slos.iter().filter_map(|slo| slo.check(facts));
     verdicts.extend(missed.map(|missed| fault("threshold", missed.title, missed.remedy)));

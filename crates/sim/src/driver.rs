@@ -10,12 +10,22 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tautline_buf::Buf;
+use tautline_engine::{Handler, Shard};
 use tautline_io::{Address, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+use tautline_tls::Engine;
 
 /// Most connections that one turn accepts.
 const MOST_ACCEPTS: usize = 16;
 /// Longest that a closed connection goes on sending.
 const LINGER: u64 = 5 * SECOND;
+
+/// Has a loop go by the clock and the randomness of the run.
+pub(crate) fn simulate<E: Engine, H: Handler>(net: &RefCell<Net>, shard: &mut Shard<E, H>) {
+    let clock = net.borrow().clock.clone();
+    let mut seed = [0; 32];
+    seed.iter_mut().for_each(|byte| *byte = net.borrow_mut().random.next().to_le_bytes()[0]);
+    shard.danger_simulate(move || Duration::from_micros(clock.now()), seed);
+}
 
 /// The driver of one host. A turn that finds nothing to do returns at once and notes when its timeout ends: the
 /// scheduler runs the loop again then, or when something has happened.
@@ -179,13 +189,13 @@ impl tautline_io::Driver for Driver {
     }
 
     fn listen(&mut self, address: &Address, _options: &ListenOptions) -> io::Result<(Listener, Address)> {
-        self.net.borrow_mut().hosts[self.host].listens = true;
+        self.net.borrow_mut().hosts[self.host].listens = Some(address.clone());
         Ok((Listener(0), address.clone()))
     }
 
     fn stop_listening(&mut self) {
         let mut net = self.net.borrow_mut();
-        net.hosts[self.host].listens = false;
+        net.hosts[self.host].listens = None;
         while let Some(tcp) = net.hosts[self.host].backlog.pop_front() {
             let id = EndId { tcp, side: SERVER };
             net.end(id).closed = true;
@@ -197,14 +207,14 @@ impl tautline_io::Driver for Driver {
         self.net.borrow_mut().hosts[self.host].accept_paused = pause;
     }
 
-    fn connect(&mut self, _address: &Address) -> io::Result<Token> {
+    fn connect(&mut self, address: &Address) -> io::Result<Token> {
         let mut net = self.net.borrow_mut();
         let rarity = net.weather.no_descriptors;
         if net.chance(rarity) {
             net.note(self.host, "cannot connect", 0, 0);
             return Err(io::Error::from_raw_os_error(24));
         }
-        let tcp = net.add_tcp(self.host);
+        let tcp = net.add_tcp(self.host, address.clone());
         let token = self.insert(&mut net, EndId { tcp, side: CLIENT });
         net.note(self.host, "connect", tcp, token.index as usize);
         Ok(token)

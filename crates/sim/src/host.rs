@@ -3,6 +3,7 @@ use crate::trace::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tautline_io::Address;
 
 /// A process with one loop: the sockets of its driver, and when it runs.
 #[derive(Debug, Default)]
@@ -10,7 +11,8 @@ pub(crate) struct Host {
     pub(crate) slots: Vec<Slot>,
     pub(crate) free: Vec<u32>,
     pub(crate) ready: Vec<EndId>,
-    pub(crate) listens: bool,
+    /// The address that it listens at.
+    pub(crate) listens: Option<Address>,
     pub(crate) accept_paused: bool,
     pub(crate) accept_rests: bool,
     /// Connections that are established and not accepted.

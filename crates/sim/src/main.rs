@@ -1,30 +1,33 @@
 //! Runs many seeds on all processors, and prints how to replay those with a finding.
 //!
-//! `simulate --seeds N [--from S] [--trace]`
+//! `simulate --seeds N [--from S] [--proxied] [--trace]`
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use tautline_sim::{Outcome, SECONDS, run};
+use tautline_sim::{Outcome, SECONDS, run, run_proxied};
 
-const USAGE: &str = "simulate --seeds N [--from S] [--trace]";
+const USAGE: &str = "simulate --seeds N [--from S] [--proxied] [--trace]";
 /// Seeds with a finding after which no more are run.
 const MOST_FAILURES: u64 = 5;
 
 struct Arguments {
     seeds: u64,
     from: u64,
+    /// With proxies between clients and servers.
+    proxied: bool,
     prints: bool,
 }
 
 fn arguments() -> Option<Arguments> {
-    let mut arguments = Arguments { seeds: 0, from: 0, prints: false };
+    let mut arguments = Arguments { seeds: 0, from: 0, proxied: false, prints: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
             "--from" => arguments.from = words.next()?.parse().ok()?,
+            "--proxied" => arguments.proxied = true,
             "--trace" => arguments.prints = true,
             _ => return None,
         }
@@ -84,6 +87,7 @@ fn work(arguments: &Arguments, totals: &Totals) {
             return;
         }
         let seed = arguments.from + number;
+        let run = if arguments.proxied { run_proxied } else { run };
         let outcome = run(seed, None, arguments.prints);
         totals.add(&outcome);
         if arguments.prints {
@@ -93,7 +97,8 @@ fn work(arguments: &Arguments, totals: &Totals) {
             totals.failed.fetch_add(1, Ordering::Relaxed);
             println!("seed {seed}, trace {:016x}:", outcome.trace);
             outcome.findings.iter().for_each(|finding| println!("  {finding}"));
-            println!("  replay: cargo xtask simulate --from {seed} --seeds 1 --trace");
+            let proxied = if arguments.proxied { " --proxied" } else { "" };
+            println!("  replay: cargo xtask simulate --from {seed} --seeds 1{proxied} --trace");
         }
     }
 }

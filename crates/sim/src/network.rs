@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::ErrorKind;
 use tautline_buf::Buf;
+use tautline_io::Address;
 use tautline_testkit::Random;
 
 /// Something that happens at a time.
@@ -72,6 +73,8 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Tcp {
     pub(crate) ends: [End; 2],
+    /// The address that the client connects to.
+    to: Address,
     /// Bytes that each end's kernel takes before its peer has received them.
     capacity: usize,
     /// Nothing arrives any more, and nobody is told.
@@ -145,11 +148,11 @@ impl Net {
     }
 
     /// Adds a connection whose request is on its way. The index of the server's host is not known yet.
-    pub(crate) fn add_tcp(&mut self, client: usize) -> usize {
+    pub(crate) fn add_tcp(&mut self, client: usize, to: Address) -> usize {
         let capacity = (self.weather.capacity >> self.random.below(4)).max(self.weather.least_capacity);
         let mut ends = [End::default(), End::default()];
         ends[CLIENT].host = client;
-        self.tcps.push(Tcp { ends, capacity, is_silent: false, syns: 0 });
+        self.tcps.push(Tcp { ends, to, capacity, is_silent: false, syns: 0 });
         let tcp = self.tcps.len() - 1;
         let at = self.clock.now() + self.delay();
         self.schedule(at, Event::Syn(tcp));
@@ -186,7 +189,9 @@ impl Net {
         if self.tcps[tcp].is_silent || self.tcps[tcp].ends[CLIENT].closed {
             return;
         }
-        let listening: Vec<usize> = (0..self.hosts.len()).filter(|&host| self.hosts[host].listens).collect();
+        let to = Some(&self.tcps[tcp].to);
+        let listening = |host: &usize| self.hosts[*host].listens.as_ref() == to;
+        let listening: Vec<usize> = (0..self.hosts.len()).filter(listening).collect();
         let at = self.clock.now() + self.delay();
         if listening.is_empty() {
             return self.schedule(at, Event::Answer { tcp, established: false });

@@ -1,9 +1,11 @@
 //! Everything about a run that is drawn before it begins.
 
 use crate::trace::{SECOND, Time};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_engine::{Config, SlowConsumer};
+use tautline_io::Address;
 use tautline_testkit::Random;
 use tautline_ws::deflate::DeflateConfig;
 
@@ -19,6 +21,32 @@ pub enum Plant {
     ReorderedSend,
     /// A slot is released twice, so that two connections get the same token.
     DoubleRelease,
+}
+
+/// A host's part in connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Client,
+    /// A server of clients, and a client of servers.
+    Proxy,
+}
+
+/// The address of the servers.
+pub(crate) fn server_address() -> Address {
+    Address::Tcp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 443)))
+}
+
+/// The address of the proxies.
+pub(crate) fn proxy_address() -> Address {
+    Address::Tcp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, 2), 443)))
+}
+
+/// The way of a proxy's pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passing {
+    Bytes,
+    Messages,
 }
 
 /// The TLS engine of a run.
@@ -76,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) drains: bool,
     /// One of this number of requests is answered later; 0 for none.
     pub(crate) later: usize,
+    /// The proxies between clients and servers, and what they pass.
+    pub(crate) proxies: Option<(usize, Passing)>,
 }
 
 impl Plan {
@@ -109,7 +139,18 @@ impl Plan {
             is_lossy,
             drains: random.below(2) == 0,
             later: [0, 0, 4, 1][random.below(4)],
+            proxies: None,
         }
+    }
+
+    /// Puts proxies in between, in the same run. No connection dies without a word: deadlines of a proxy's requests go
+    /// by the clock of the machine, which does not pass here.
+    pub(crate) fn proxied(seed: u64) -> Self {
+        let passing = if seed.is_multiple_of(2) { Passing::Bytes } else { Passing::Messages };
+        let count = if seed % 8 < 4 { 1 } else { 2 };
+        let mut plan = Self::new(seed);
+        plan.weather.silence = false;
+        Self { proxies: Some((count, passing)), ..plan }
     }
 }
 

@@ -1,19 +1,19 @@
 use crate::app::{App, LATE};
-use crate::driver::Driver;
+use crate::driver::{Driver, simulate};
 use crate::host::Host;
 use crate::ledger::{GOODBYE, Ledger};
 use crate::network::{Event, Net};
-use crate::plan::{CALM, Plan};
+use crate::plan::{CALM, Plan, Role, proxy_address, server_address};
 use crate::trace::{Clock, SECOND, Time};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tautline_engine::{Config, Holdings, Shard, SharedLimits, Target};
-use tautline_io::{Address, ListenOptions};
+use tautline_io::ListenOptions;
+use tautline_proxy::edge::Edge;
 use tautline_testkit::Random;
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
@@ -49,20 +49,22 @@ pub(crate) struct World<E: Engine> {
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     /// Servers, then clients.
     pub(crate) hosts: Vec<Shard<E, App>>,
+    /// The hosts behind those.
+    pub(crate) proxies: Vec<Shard<E, Edge>>,
     pub(crate) target: Target,
-    clock: Clock,
+    pub(crate) clock: Clock,
     next_close: Time,
     is_checked: bool,
     is_ended: bool,
 }
 
 impl<E: Engine> World<E> {
-    /// A world before its first event. `engine` makes the TLS engine of a server (`true`) or a client.
+    /// A world before its first event. `engine` makes the TLS engine of a host.
     pub(crate) fn new(
         plan: Plan,
         (seed, prints): (u64, bool),
         target: Target,
-        engine: impl Fn(bool) -> E,
+        engine: impl Fn(Role) -> E,
     ) -> io::Result<Self> {
         let clock = Clock::default();
         let net = Net::new(clock.clone(), seed, plan.weather.clone(), prints);
@@ -70,6 +72,7 @@ impl<E: Engine> World<E> {
         let ledger = Rc::new(RefCell::new(Ledger::new(plan.is_lossy)));
         let mut world = Self {
             hosts: Vec::new(),
+            proxies: Vec::new(),
             plan,
             net,
             ledger,
@@ -79,13 +82,14 @@ impl<E: Engine> World<E> {
             is_checked: false,
             is_ended: false,
         };
-        world.target.address = Some(address());
+        world.target.address = Some(if world.plan.proxies.is_some() { proxy_address() } else { server_address() });
         world.target.deflate = world.plan.deflate;
         for host in 0..world.plan.servers + world.plan.clients {
             let is_server = host < world.plan.servers;
-            world.add_host(is_server, engine(is_server))?;
+            world.add_host(is_server, engine(if is_server { Role::Server } else { Role::Client }))?;
         }
         world.connect_servers()?;
+        world.add_proxies(|| engine(Role::Proxy))?;
         for act in 0..world.plan.actions {
             let at = world.net.borrow_mut().random.next() % CALM;
             // The first connections begin at once.
@@ -116,10 +120,7 @@ impl<E: Engine> World<E> {
         let config: Arc<Config> = if is_server { self.plan.server.clone() } else { self.plan.client.clone() };
         let driver: Box<dyn tautline_io::Driver> = Box::new(driver);
         let mut shard = Shard::new(u32::try_from(host).unwrap_or(0), config, engine, driver, app)?;
-        let clock = self.clock.clone();
-        let mut seed = [0; 32];
-        seed.iter_mut().for_each(|byte| *byte = self.net.borrow_mut().random.next().to_le_bytes()[0]);
-        shard.danger_simulate(move || Duration::from_micros(clock.now()), seed);
+        simulate(&self.net, &mut shard);
         self.hosts.push(shard);
         Ok(())
     }
@@ -133,7 +134,7 @@ impl<E: Engine> World<E> {
             shard.share_limits(limits.clone());
             let others = handles.iter().enumerate().filter(|(other, _)| *other != number);
             shard.set_others(others.map(|(_, handle)| handle.clone()).collect());
-            shard.listen(&address(), &ListenOptions::default())?;
+            shard.listen(&server_address(), &ListenOptions::default())?;
         }
         Ok(())
     }
@@ -180,7 +181,11 @@ impl<E: Engine> World<E> {
     }
 
     fn wake_at(&self, net: &Net, host: usize) -> Option<Time> {
-        if self.hosts[host].is_drained() {
+        let is_drained = match self.hosts.get(host) {
+            Some(shard) => shard.is_drained(),
+            None => self.proxies[host - self.hosts.len()].is_drained(),
+        };
+        if is_drained {
             return None;
         }
         let now = self.clock.now();
@@ -204,7 +209,10 @@ impl<E: Engine> World<E> {
 
     fn turn(&mut self, host: usize) {
         // A wait of the loop must begin behind everything that other loops have told it.
-        let result = self.hosts[host].turn(None);
+        let result = match host.checked_sub(self.hosts.len()) {
+            None => self.hosts[host].turn(None),
+            Some(proxy) => self.proxies[proxy].turn(None),
+        };
         let mut guard = self.net.borrow_mut();
         let net = &mut *guard;
         if let Err(error) = result {
@@ -220,6 +228,7 @@ impl<E: Engine> World<E> {
         if host < self.plan.servers {
             self.check_limits();
         }
+        self.check_bounds(host);
     }
 
     fn check_limits(&self) {
@@ -259,6 +268,7 @@ impl<E: Engine> World<E> {
                     self.net.borrow_mut().find(format!("host {host} has not ended: {left:?}"));
                 }
             }
+            self.check_proxies_ended();
         }
     }
 
@@ -293,6 +303,7 @@ impl<E: Engine> World<E> {
             self.hosts[host].drain(CloseCode::new(code), "the end", Duration::from_secs(deadline));
             self.due_now(host);
         }
+        self.drain_proxies();
     }
 
     /// Has the clients close all connections. Further ones may open, which waited for the server's limit.
@@ -335,6 +346,7 @@ impl<E: Engine> World<E> {
                     findings.push(format!("host {host} holds {holdings:?} after everything has ended"));
                 }
             }
+            findings.extend(self.held_by_proxies());
             let counted: u64 = self.hosts.iter().map(|shard| shard.counters().messages_in).sum();
             let (received, opened) = (self.ledger.borrow().received, self.ledger.borrow().opened);
             let counted_open: u64 = self.hosts.iter().map(|shard| shard.counters().opened).sum();
@@ -353,8 +365,4 @@ impl<E: Engine> World<E> {
             findings,
         }
     }
-}
-
-fn address() -> Address {
-    Address::Tcp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 443)))
 }

@@ -1,6 +1,6 @@
 //! The simulator itself: its runs repeat exactly, and it finds bugs that are planted.
 
-use tautline_sim::{Plant, run};
+use tautline_sim::{Plant, run, run_proxied};
 
 /// Seeds that had a finding once, each with the commit that mended it.
 const MENDED: [(u64, &str); 2] = [
@@ -50,4 +50,33 @@ fn finds_a_reordered_send() {
 #[test]
 fn finds_a_double_release() {
     is_found(Plant::DoubleRelease);
+}
+
+/// Seeds of pairs: enough for both ways of passing, each TLS engine and each kind of fault.
+const PAIRS: u64 = 24;
+
+#[test]
+fn pairs_lose_nothing_and_end_at_both_ends() {
+    let mut messages = [0; 2];
+    for seed in 0..PAIRS {
+        let outcome = run_proxied(seed, None, false);
+        assert_eq!(outcome.findings, [""; 0], "seed {seed}");
+        messages[usize::try_from(seed % 2).unwrap_or(0)] += outcome.messages;
+    }
+    assert!(messages.iter().all(|messages| *messages > 50 * PAIRS), "{messages:?} by bytes and by messages");
+}
+
+#[test]
+fn a_seed_of_pairs_gives_one_trace() {
+    for seed in [0, 1, 8, 16, 17] {
+        assert_eq!(run_proxied(seed, None, false).trace, run_proxied(seed, None, false).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn finds_planted_bugs_between_pairs() {
+    for plant in [Plant::LostWakeUp, Plant::ReorderedSend] {
+        let is_found = (0..1000).any(|seed| !run_proxied(seed, Some(plant), false).findings.is_empty());
+        assert!(is_found, "{plant:?} was not found");
+    }
 }

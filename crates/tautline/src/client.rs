@@ -5,8 +5,7 @@ use crate::prepared::PreparedServer;
 use crate::server_handle::ServerHandle;
 use crate::thread::{Plan, run_to_end};
 use crate::{
-    ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target,
-    TcpOptions, Tls,
+    ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target, Tls,
 };
 use std::io;
 use std::num::NonZeroU32;
@@ -47,29 +46,7 @@ impl Client<plain::Engine> {
 impl<E: EngineChoice> Client<E> {
     /// A client without targets. Its default limits are those of [`Config::untrusted_internet`].
     pub fn new(tls: impl Into<Tls<ClientConfig, E>>) -> Self {
-        let plan = Plan {
-            config: Arc::new(Config::default()),
-            driver: DriverConfig::default(),
-            listen: Vec::new(),
-            targets: Vec::new(),
-            sockets: Vec::new(),
-            shards: 1,
-            cpus: Vec::new(),
-            backlog: 0,
-            every: NonZeroU32::MIN,
-            stages: false,
-            beside_others: false,
-            unix_mode: None,
-            tcp: TcpOptions::default(),
-            own_descriptors: None,
-            bridge: None,
-            take_over: None,
-            arrivals: None,
-            ends_idle: true,
-            #[cfg(feature = "http2")]
-            http2: None,
-            name: "tautline-client",
-        };
+        let plan = Plan { ends_idle: true, ..Plan::new("tautline-client") };
         Self { tls: tls.into(), plan }
     }
 

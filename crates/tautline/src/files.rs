@@ -1,8 +1,11 @@
-use crate::{Certificate, Challenges, ClientAuth, Error, Reloader, ServerConfig, TicketKeySource, TicketSecret};
+use crate::{
+    Certificate, Challenges, ClientAuth, ClientRule, Error, Reloader, ServerConfig, TicketKeySource, TicketSecret,
+};
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tautline_tls::pem;
@@ -44,12 +47,22 @@ pub struct CertificateFiles {
     ocsp: Option<PathBuf>,
     /// No response is stapled: the engine cannot.
     bare: bool,
+    clients: Option<ClientRoots>,
+}
+
+/// The authorities of the clients of one certificate.
+#[derive(Clone, Debug)]
+struct ClientRoots {
+    /// The name of the rule.
+    rule: String,
+    path: PathBuf,
+    required: bool,
 }
 
 impl CertificateFiles {
     /// A chain, end entity first, and its private key, both in PEM, without an OCSP response.
     pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self { chain: chain.into(), key: key.into(), ocsp: None, bare: false }
+        Self { chain: chain.into(), key: key.into(), ocsp: None, bare: false, clients: None }
     }
 
     /// Adds an OCSP response to staple, DER.
@@ -60,6 +73,21 @@ impl CertificateFiles {
     pub fn with_ocsp(mut self, ocsp: impl Into<PathBuf>) -> Self {
         self.ocsp = Some(ocsp.into());
         self
+    }
+
+    /// Requests certificates of the clients that get this certificate, by the authorities in this PEM file.
+    ///
+    /// The [rule](ClientRule) gets this name. Clients without a certificate are rejected if one is `required`.
+    #[must_use]
+    pub fn with_client_roots(mut self, rule: impl Into<String>, path: impl Into<PathBuf>, required: bool) -> Self {
+        self.clients = Some(ClientRoots { rule: rule.into(), path: path.into(), required });
+        self
+    }
+
+    /// The files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let clients = self.clients.as_ref().map(|clients| clients.path.as_path());
+        [Some(self.chain.as_path()), Some(self.key.as_path()), self.ocsp.as_deref(), clients].into_iter().flatten()
     }
 
     /// Leaves a response in the file of the chain alone, for an engine that cannot staple.
@@ -122,7 +150,9 @@ impl ServerFiles {
         let stamps = self.stamps();
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
         let mut config = self.base.clone();
-        for CertificateFiles { chain, key, ocsp, bare } in &self.certificates {
+        // Rules of one name have the same roots, even if the file changes meanwhile.
+        let mut roots = BTreeMap::new();
+        for CertificateFiles { chain, key, ocsp, bare, clients } in &self.certificates {
             let name = format!("certificate {} with key {}", chain.display(), key.display());
             warn_if_shared(key, "private key");
             let mut certificate = if chain == key {
@@ -137,10 +167,11 @@ impl ServerFiles {
             if let Some(ocsp) = ocsp {
                 certificate.ocsp = read(ocsp, "OCSP response", "")?;
             }
+            certificate.client_rule = clients.as_ref().map(|clients| clients.load(&mut roots)).transpose()?;
             config.certificates.push(certificate);
         }
         if let Some(roots) = &self.client_roots {
-            let roots = read(roots, "authority for client certificates", "BEGIN CERTIFICATE")?;
+            let roots = read_roots(roots)?;
             config.client_auth = match config.client_auth {
                 ClientAuth::Optional(_) => ClientAuth::Optional(roots),
                 _ => ClientAuth::Required(roots),
@@ -184,9 +215,8 @@ impl ServerFiles {
     }
 
     fn stamps(&self) -> Vec<Stamp> {
-        let of_certificates =
-            self.certificates.iter().flat_map(|files| [Some(&files.chain), Some(&files.key), files.ocsp.as_ref()]);
-        let paths = of_certificates.flatten().chain(&self.client_roots);
+        let of_certificates = self.certificates.iter().flat_map(CertificateFiles::paths);
+        let paths = of_certificates.chain(self.client_roots.as_deref());
         // All missing files have the same stamp.
         paths.map(|path| fs::metadata(path).map_or(Stamp::NONE, |metadata| Stamp::of(&metadata))).collect()
     }
@@ -203,6 +233,14 @@ impl Reloader {
     /// As [`reload`](Self::reload). The error names a file that cannot be read or used.
     pub fn reload_files(&self, files: &ServerFiles) -> Result<(), Error> {
         self.report(self.try_reload(|| files.load()))
+    }
+
+    /// Does the same without a log line about an error, which is the caller's to report.
+    ///
+    /// # Errors
+    /// As [`reload_files`](Self::reload_files).
+    pub fn try_reload_files(&self, files: &ServerFiles) -> Result<(), Error> {
+        self.count(self.try_reload(|| files.load()))
     }
 }
 
@@ -294,7 +332,20 @@ fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Recei
         if !settled || !(changed || due) {
             continue;
         }
-        match reloader.try_reload(|| files.load()) {
+        let mut is_over = false;
+        let result = reloader.try_reload(|| {
+            // Other files may be in use since the watch has ended.
+            is_over = over.try_recv() == Err(TryRecvError::Disconnected);
+            if is_over {
+                Err(tautline_tls::Error::Config("the watch has ended".to_owned()).into())
+            } else {
+                files.load()
+            }
+        });
+        if is_over {
+            return;
+        }
+        match result {
             Err(error) if !changed && failed.as_ref().is_some_and(|(why, _)| *why == error.to_string()) => {
                 failed = Some((error.to_string(), Instant::now()));
             }
@@ -319,6 +370,26 @@ fn warn_if_shared(path: &Path, what: &str) {
 fn certificates_of(file: &[u8], name: &str) -> Result<Vec<u8>, Error> {
     let sections = pem::certificates(file, name)?;
     Ok(sections.iter().flat_map(|section| section.to_pem().to_vec()).collect())
+}
+
+impl ClientRoots {
+    /// Reads the file, unless it is among those that were read.
+    fn load<'p>(&'p self, known: &mut BTreeMap<&'p Path, Vec<u8>>) -> Result<ClientRule, Error> {
+        let roots = match known.get(self.path.as_path()) {
+            Some(roots) => roots.clone(),
+            None => {
+                let roots = read_roots(&self.path)?;
+                known.insert(&self.path, roots.clone());
+                roots
+            }
+        };
+        let auth = if self.required { ClientAuth::Required(roots) } else { ClientAuth::Optional(roots) };
+        Ok(ClientRule::new(self.rule.as_str(), auth))
+    }
+}
+
+fn read_roots(path: &Path) -> Result<Vec<u8>, Error> {
+    read(path, "authority for client certificates", "BEGIN CERTIFICATE")
 }
 
 /// Reads the file at `path`, which must contain `mark`. `what` names the file's content in errors.

@@ -90,10 +90,10 @@ pub use tautline_engine::probe::{MessageTimes, SendStage, SendTimes, Spread, Sta
 pub use tautline_engine::{
     Access, AccessLog, ApplicationMemory, Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList,
     ConnectError, Content, Counters, Deadline, Deadlines, Delivery, DialId, DialTimes, Durations, ForwardedHeader,
-    Front, Handler, Later, Limits, Listing, Lookup, MemoryBudget, Note, Notes, Offload, OnPanic, Opening, Outcomes,
-    Outgoing, ParseConnIdError, PieceWriter, Prefix, Prefixes, Proxy, ProxyHeader, ProxyKind, ProxyTls, Push, Receipt,
-    Recipients, Reconnect, Records, Reply, Request, Resolver, Restart, Shard, ShardContext, ShardHandle,
-    ShardHandleError, SlowConsumer, Target, Ticket, Traffic, Upgrade, Via, Weight,
+    Front, Gate, Handler, Later, Limits, Listing, Lookup, MemoryBudget, Note, Notes, Offload, OnPanic, Opening,
+    Outcomes, Outgoing, ParseConnIdError, PieceWriter, Place, Prefix, Prefixes, Proxy, ProxyHeader, ProxyKind,
+    ProxyTls, Push, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Restart, Shard, ShardContext,
+    ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, TopicCounts, Totals, Traffic, Upgrade, Via, Weight,
 };
 pub use tautline_engine::{
     Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,
@@ -106,9 +106,9 @@ pub use tautline_io::{
 };
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
-    Capabilities, Certificate, Challenges, CipherSuite, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange,
-    NamedGroup, ProtocolVersion, Roots, ServerConfig, Sessions, TicketKeySource, TicketSecret, Tickets, TlsInfo,
-    Versions,
+    Capabilities, Certificate, Challenges, CipherSuite, ClientAuth, ClientConfig, ClientRule, EngineKind, KeyCost,
+    KeyExchange, NamedGroup, ProtocolVersion, Roots, ServerConfig, Sessions, TicketKeySource, TicketSecret, Tickets,
+    TlsInfo, Versions,
 };
 pub use tautline_tls_records::AeadChoice;
 pub use tautline_tls_rustls::{Fused, Rustls};

@@ -179,15 +179,17 @@ impl Reloader {
 
     /// Logs and counts the result of a reload.
     pub(crate) fn report(&self, result: Result<(), Error>) -> Result<(), Error> {
-        match &result {
-            Ok(()) => {
-                self.counts.done.fetch_add(1, Ordering::Relaxed);
-                log::info!("the TLS configuration was reloaded");
-            }
-            Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                log::error!("the TLS configuration was not reloaded and stays as it was: {error:#}");
-            }
+        self.count(result).inspect_err(|error| {
+            log::error!("the TLS configuration was not reloaded and stays as it was: {error:#}");
+        })
+    }
+
+    /// Counts the result of a reload, and logs it if it is done.
+    pub(crate) fn count(&self, result: Result<(), Error>) -> Result<(), Error> {
+        let counter = if result.is_ok() { &self.counts.done } else { &self.counts.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if result.is_ok() {
+            log::info!("the TLS configuration was reloaded");
         }
         result
     }

@@ -53,30 +53,7 @@ impl Server<plain::Engine> {
 impl<E: EngineChoice> Server<E> {
     /// A server with one loop, [`Config::untrusted_internet`], and no address yet.
     pub fn new(tls: impl Into<Tls<ServerConfig, E>>) -> Self {
-        let plan = Plan {
-            config: Arc::new(Config::default()),
-            driver: DriverConfig::default(),
-            listen: Vec::new(),
-            targets: Vec::new(),
-            sockets: Vec::new(),
-            shards: 1,
-            cpus: Vec::new(),
-            backlog: 4096,
-            every: NonZeroU32::MIN,
-            stages: false,
-            beside_others: false,
-            unix_mode: None,
-            tcp: TcpOptions::default(),
-            own_descriptors: None,
-            bridge: None,
-            take_over: None,
-            arrivals: None,
-            ends_idle: false,
-            #[cfg(feature = "http2")]
-            http2: None,
-            name: "tautline",
-        };
-        Self { tls: tls.into(), plan, adopts: false }
+        Self { tls: tls.into(), plan: Plan::new("tautline"), adopts: false }
     }
 
     /// Takes another engine, with the configuration of TLS that it has.
@@ -338,12 +315,7 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
             return self.launch(kind);
         }
         Arc::make_mut(&mut self.plan.config).http2 = true;
-        for protocol in [&b"http/1.1"[..], b"h2"] {
-            if !self.config.alpn.iter().any(|other| other == protocol) {
-                self.config.alpn.insert(0, protocol.to_vec());
-            }
-        }
-        self.launch(tautline_tls::mixed::Kind(kind, plain::Engine))
+        self.launch(tautline_tls::carrying::Kind(kind))
     }
 
     #[cfg(not(feature = "http2"))]

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_engine::probe::Stages;
 use tautline_engine::{
     Bridge, BrokerCounters, ConnId, Outgoing, Reach, Receipt, Recipients, Restart, ShardHandle, ShardHandleError,
+    Totals,
 };
 use tautline_io::Address;
 use tautline_ws::CloseCode;
@@ -57,6 +58,8 @@ pub struct ServerHandle {
     /// Whether stages are measured.
     measures_stages: bool,
     upgrades: Arc<Mutex<Upgrades>>,
+    /// The application's totals of before.
+    before: Arc<OnceLock<Totals>>,
     /// Held during an upgrade.
     upgrading: Arc<Mutex<()>>,
 }
@@ -102,6 +105,7 @@ impl ServerHandle {
             jobs: Arc::new((0..loops).map(|_| Jobs::default()).collect()),
             measures_stages,
             upgrades: Arc::default(),
+            before: Arc::default(),
             upgrading: Arc::default(),
         }
     }
@@ -289,10 +293,18 @@ impl ServerHandle {
         self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The totals of the application that the process before this one [handed over](crate::HandOver::totals).
+    #[must_use]
+    pub fn totals_before(&self) -> Totals {
+        self.before.get().cloned().unwrap_or_default()
+    }
+
     /// Counts on from the totals of a predecessor.
     pub(crate) fn go_on_from(&self, legacy: Legacy) {
         self.reloader.count_before(legacy.reloads);
         self.bridge.iter().for_each(|bridge| bridge.add_totals(&legacy.broker));
+        // A server takes over once.
+        let _ = self.before.set(legacy.application);
         self.count_upgrade(|upgrades| *upgrades = legacy.upgrades);
     }
 

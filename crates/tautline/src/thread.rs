@@ -93,6 +93,33 @@ pub(crate) struct Launched {
 }
 
 impl Plan {
+    /// One loop with default settings, without addresses and targets.
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self {
+            config: Arc::new(Config::default()),
+            driver: DriverConfig::default(),
+            listen: Vec::new(),
+            targets: Vec::new(),
+            sockets: Vec::new(),
+            shards: 1,
+            cpus: Vec::new(),
+            backlog: 4096,
+            every: NonZeroU32::MIN,
+            stages: false,
+            beside_others: false,
+            unix_mode: None,
+            tcp: TcpOptions::default(),
+            own_descriptors: None,
+            bridge: None,
+            take_over: None,
+            arrivals: None,
+            ends_idle: false,
+            #[cfg(feature = "http2")]
+            http2: None,
+            name,
+        }
+    }
+
     /// Starts every loop, or none. They then wait until they may go on.
     pub(crate) fn launch_all(mut self, reloader: Reloader, make: Box<Make>) -> Result<Launched, Error> {
         self.reserve_descriptors();

@@ -155,6 +155,11 @@ fn the_document_the_board_and_the_alerts_name_metrics_that_exist() {
         assert!(unknown.is_empty(), "{place}: {unknown:?}");
     }
     assert!(names(&board).len() > 20, "{board}");
+    let tests = read("packaging/prometheus/tautline.test.yml");
+    let alerts: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let untested =
+        alerts.iter().filter(|alert| !tests.lines().any(|line| line.trim() == format!("alertname: {alert}")));
+    assert!(alerts.len() > 10 && untested.clone().count() == 0, "{:?}", untested.collect::<Vec<_>>());
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE tautline_")?.split(' ').next());
     for family in families {
         assert!(document.contains(family), "{family} is not documented");

@@ -1,14 +1,13 @@
 //! An extractor for axum, used as axum's own.
 
 use crate::error::Error;
-use crate::hyper::{Stream, accept};
+use crate::hyper::{Asked, Stream};
 use crate::socket::WebSocket;
 use axum_core::body::Body;
 use axum_core::extract::FromRequestParts;
 use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, Request};
-use hyper::upgrade::OnUpgrade;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tautline_engine::Config;
@@ -21,11 +20,13 @@ pub type Socket = WebSocket<Stream>;
 /// The extractor of a request for a WebSocket. [`on_upgrade`](Self::on_upgrade) answers it.
 ///
 /// A page of another origin is refused, unless [`origins`](Self::origins) allows it.
+///
+/// With the feature `http2` it takes WebSockets over HTTP/2 too, which come by the method CONNECT: give it a route of all methods
+/// (`routing::any`).
 #[derive(Debug)]
 #[must_use]
 pub struct WebSocketUpgrade {
-    request: Request<()>,
-    on_upgrade: Option<OnUpgrade>,
+    asked: Asked,
     config: Config,
 }
 
@@ -39,8 +40,7 @@ impl<S: Send + Sync> FromRequestParts<S> for WebSocketUpgrade {
         *request.uri_mut() = parts.uri.clone();
         *request.version_mut() = parts.version;
         *request.headers_mut() = parts.headers.clone();
-        let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-        Ok(Self { request, on_upgrade, config: Config::default() })
+        Ok(Self { asked: Asked::new(request, &mut parts.extensions), config: Config::default() })
     }
 }
 
@@ -78,7 +78,7 @@ impl WebSocketUpgrade {
     /// The headers of the request.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
-        self.request.headers()
+        self.asked.request.headers()
     }
 
     /// Answers the request, and calls `serve` with the WebSocket on a task of its own.
@@ -101,7 +101,7 @@ impl WebSocketUpgrade {
         F: Future<Output = ()> + Send + 'static,
         E: FnOnce(Error) + Send + 'static,
     {
-        match accept(self.request, self.on_upgrade, Arc::new(self.config)) {
+        match self.asked.accept(Arc::new(self.config)) {
             Ok((response, upgrade)) => {
                 tokio::spawn(async move {
                     match upgrade.await {

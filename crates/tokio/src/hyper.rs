@@ -1,13 +1,15 @@
 //! WebSockets on connections of a hyper server.
 //!
-//! [`upgrade`] answers a request, and returns the WebSocket to be.
+//! [`upgrade`] answers a request, and returns the WebSocket to be. With the feature `http2` the request may also be an extended
+//! CONNECT request of HTTP/2 (RFC 8441). The server has to offer these, by `enable_connect_protocol` of hyper's builder.
 
 use crate::error::Error;
+use crate::http2;
 use crate::session::Session;
 use crate::socket::WebSocket;
 use crate::timer::now;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, Request, Response, StatusCode, Version};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
@@ -57,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// The TCP connection, if it is one without TLS of the server's.
+    /// The TCP connection, if it is one without TLS of the server's. A stream of HTTP/2 has none of its own.
     #[must_use]
     pub const fn tcp(&self) -> Option<&TcpStream> {
         match &self.0 {
@@ -115,32 +117,64 @@ pub fn upgrade<B>(
     request: &mut Request<B>,
     config: impl Into<Arc<Config>>,
 ) -> Result<(Response<()>, Upgrade), Box<Response<String>>> {
-    let on_upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let mut head = Request::new(());
     *head.method_mut() = request.method().clone();
     *head.uri_mut() = request.uri().clone();
     *head.version_mut() = request.version();
     *head.headers_mut() = request.headers().clone();
-    accept(head, on_upgrade, config.into())
+    Asked::new(head, request.extensions_mut()).accept(config.into())
 }
 
-pub(crate) fn accept(
-    request: Request<()>,
+/// A request for a WebSocket, without its body.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request<()>,
     on_upgrade: Option<OnUpgrade>,
+    /// The protocol of an extended CONNECT request.
+    protocol: Option<String>,
+}
+
+impl Asked {
+    /// Takes the parts that hyper has put into the extensions of a request.
+    pub(crate) fn new(request: Request<()>, extensions: &mut Extensions) -> Self {
+        #[cfg(feature = "http2")]
+        let protocol = extensions.get::<hyper::ext::Protocol>().map(|protocol| protocol.as_str().to_owned());
+        #[cfg(not(feature = "http2"))]
+        let protocol = None;
+        Self { request, on_upgrade: extensions.remove(), protocol }
+    }
+
+    /// Accepts it, on the terms of the configuration.
+    pub(crate) fn accept(self, config: Arc<Config>) -> Result<(Response<()>, Upgrade), Box<Response<String>>> {
+        let Self { request, on_upgrade, protocol } = self;
+        let (accepted, status) = if request.version() == Version::HTTP_2 {
+            (http2::accept(&request, protocol.as_deref(), &config.upgrade)?, StatusCode::NOT_IMPLEMENTED)
+        } else {
+            let accepted = handshake::accept(&request, &config.upgrade).map_err(|refused| refused.response)?;
+            (accepted, StatusCode::UPGRADE_REQUIRED)
+        };
+        let Some(on_upgrade) = on_upgrade else {
+            let mut response = Response::new("this connection cannot be upgraded\n".to_owned());
+            *response.status_mut() = status;
+            return Err(Box::new(response));
+        };
+        Ok(opening(request, accepted, on_upgrade, config))
+    }
+}
+
+/// The response, and the WebSocket to be.
+fn opening(
+    request: Request<()>,
+    accepted: handshake::Accepted,
+    on_upgrade: OnUpgrade,
     config: Arc<Config>,
-) -> Result<(Response<()>, Upgrade), Box<Response<String>>> {
-    let accepted = handshake::accept(&request, &config.upgrade).map_err(|refused| refused.response)?;
-    let Some(on_upgrade) = on_upgrade else {
-        let mut response = Response::new("this connection cannot be upgraded\n".to_owned());
-        *response.status_mut() = http::StatusCode::UPGRADE_REQUIRED;
-        return Err(Box::new(response));
-    };
+) -> (Response<()>, Upgrade) {
     let deflate = accepted.negotiated.deflate.zip(config.upgrade.deflate);
     let mut opened = Opened::default();
     opened.deflate = deflate.is_some();
     opened.subprotocol = accepted.negotiated.subprotocol;
     opened.request = Some(request);
-    Ok((accepted.response, Upgrade { on_upgrade, deflate, opened, config }))
+    (accepted.response, Upgrade { on_upgrade, deflate, opened, config })
 }
 
 /// A WebSocket that opens once its response has been sent.

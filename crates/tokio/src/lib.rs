@@ -46,6 +46,8 @@ mod counters;
 mod drain;
 mod error;
 #[cfg(feature = "hyper")]
+mod http2;
+#[cfg(feature = "hyper")]
 pub mod hyper;
 mod message;
 mod reconnect;
@@ -74,7 +76,9 @@ pub use tautline_engine::{
     Prefixes, Proxy, ProxyHeader, ProxyKind, ProxyTls, Reconnect, Resolver, SlowConsumer, Target, Via,
 };
 pub use tautline_io::{Address, Keepalive, Source, TcpOptions};
-pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, ProtocolVersion, Roots, ServerConfig, TlsInfo};
+pub use tautline_tls::{
+    Certificate, ClientAuth, ClientConfig, ClientRule, ProtocolVersion, Roots, ServerConfig, TlsInfo,
+};
 pub use tautline_ws::handshake::{Origin, OriginError, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Prepared, RetryAfter, deflate::DeflateConfig};
 

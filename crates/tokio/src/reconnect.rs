@@ -144,7 +144,7 @@ impl Connections {
     fn lost(&mut self, waits: &Reconnect) {
         let Some(opened) = self.opened.take() else { return };
         // A feed may have sent nothing until it was given up. Such a connection was of no use.
-        let silence = self.connector.deadlines().silence.unwrap_or_default();
+        let silence = self.target.silence.or_else(|| self.connector.deadlines().silence).unwrap_or_default();
         let was_long = now().saturating_duration_since(opened) >= waits.longest.saturating_add(silence);
         self.failures = if was_long { 1 } else { self.failures.saturating_add(1) };
     }
@@ -179,18 +179,19 @@ mod tests {
     use super::*;
     use tautline_engine::Config;
 
-    /// Connections that have one open.
-    fn connections(silence: Option<Duration>) -> (Connections, Reconnect) {
+    /// Connections that have one open, whose silence is bounded by the connector, by the target or by neither.
+    fn connections(of_all: Option<Duration>, of_target: Option<Duration>) -> (Connections, Reconnect) {
         let mut config = Config::default();
-        config.deadlines.silence = silence;
+        config.deadlines.silence = of_all;
         let waits = Reconnect::new(Duration::from_secs(1), Duration::from_secs(30));
-        let target = Target::new("ws://localhost/").unwrap().with_reconnect(waits);
+        let mut target = Target::new("ws://localhost/").unwrap().with_reconnect(waits);
+        target.silence = of_target;
         (Connector::plain().with_config(config).connections(target), waits)
     }
 
     /// The count of failures after connections that were open for these times.
-    async fn failures(silence: Option<Duration>, seconds: &[u64]) -> Vec<u32> {
-        let (mut connections, waits) = connections(silence);
+    async fn failures((of_all, of_target): (Option<Duration>, Option<Duration>), seconds: &[u64]) -> Vec<u32> {
+        let (mut connections, waits) = connections(of_all, of_target);
         let mut counts = Vec::new();
         for seconds in seconds {
             connections.opened = Some(now());
@@ -204,14 +205,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn short_connections_wait_longer_and_longer() {
-        let (connections, waits) = connections(None);
+        let (connections, waits) = connections(None, None);
         assert_eq!(connections.wait(&waits).unwrap(), None, "the first attempt does not wait");
-        assert_eq!(failures(None, &[0, 29, 29, 30, 0, 40]).await, [1, 2, 3, 1, 2, 1]);
+        assert_eq!(failures((None, None), &[0, 29, 29, 30, 0, 40]).await, [1, 2, 3, 1, 2, 1]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_silence_that_ended_a_connection_does_not_count() {
-        let silence = Some(Duration::from_secs(60));
-        assert_eq!(failures(silence, &[60, 60, 89, 90, 60]).await, [1, 2, 3, 1, 2]);
+        let (silence, shorter) = (Some(Duration::from_secs(60)), Some(Duration::from_secs(5)));
+        // The silence of a target replaces that of the connector.
+        for silences in [(silence, None), (None, silence), (shorter, silence)] {
+            assert_eq!(failures(silences, &[60, 60, 89, 90, 60]).await, [1, 2, 3, 1, 2], "{silences:?}");
+        }
     }
 }

@@ -26,3 +26,9 @@ fn no_tls_library_is_needed_without_the_feature_tls() {
         assert!(!libraries.iter().any(|name| plain.contains(name)), "{plain:?}");
     }
 }
+
+#[test]
+fn http2_comes_with_its_feature_alone() {
+    let has_h2 = |features: &str| needed(&["--no-default-features", "--features", features]).contains(&"h2".to_owned());
+    assert!(!has_h2("axum") && has_h2("http2"));
+}

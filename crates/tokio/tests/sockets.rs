@@ -14,8 +14,8 @@ use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
     Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Counted, Deadline, DeflateConfig, Drain,
-    Error, Kind, Message, Outgoing, Prefixes, Prepared, ProtocolVersion, Reconnect, Roots, ServerConfig, SlowConsumer,
-    Target, Unsent, WebSocket,
+    Error, Keepalive, Kind, Message, Outgoing, Prefixes, Prepared, ProtocolVersion, Reconnect, Roots, ServerConfig,
+    SlowConsumer, Target, TcpOptions, Unsent, WebSocket,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -113,6 +113,62 @@ async fn a_prepared_message_reaches_many_and_keeps_its_place() {
             let (_, received) = tokio::join!(server.flush(), client.recv());
             assert_eq!(received.unwrap().unwrap().text(), Some(text));
         }
+    }
+}
+
+/// The time that this thread has run.
+fn cpu() -> Duration {
+    // The kernel brings the figure up to date when a thread yields, and at times.
+    std::thread::yield_now();
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_prepared_message_is_compressed_once_for_all_sockets() {
+    let mut config = Config::default();
+    config.upgrade.deflate = Some(DeflateConfig::default());
+    let site = site(config.clone(), config).await;
+    let mut pairs = Vec::new();
+    for _ in 0..4 {
+        pairs.push(site.pair().await);
+    }
+    // Numbers take a compressor long, and its output is small enough for the buffers of the kernel.
+    let text: String = (0..60_000).map(|n| format!("{}, ", n % 997)).collect();
+    let news = Prepared::new(Kind::Text, text.as_bytes());
+    let mut times = Vec::new();
+    for (server, _) in &mut pairs {
+        let before = cpu();
+        server.send(&news).await.unwrap();
+        times.push(cpu() - before);
+    }
+    // Sealing and sending take a part of each time.
+    let others: Duration = times[1..].iter().sum();
+    assert!(others / 3 < times[0] * 7 / 10, "{times:?}");
+    for (_, client) in &mut pairs {
+        assert_eq!(client.recv().await.unwrap().unwrap().text(), Some(&*text));
+    }
+}
+
+/// Whether the kernel runs a timer for a connection to this port, as for probes of an idle one (proc_net_tcp of the kernel's documentation).
+fn has_timer(port: u16) -> bool {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut found = rows.filter(|row| row[2].ends_with(&format!(":{port:04X}")) && row[3] == "01");
+    found.next().unwrap()[5].starts_with("02:")
+}
+
+#[tokio::test]
+async fn a_target_has_tcp_options() {
+    for probes in [None, Some(Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(9), probes: 3 })]
+    {
+        let mut site = site(Config::default(), Config::default()).await;
+        let mut options = TcpOptions::default();
+        options.keepalive = probes;
+        site.target = site.target.with_tcp(options);
+        let (_server, client) = site.pair().await;
+        let port = client.get_ref().peer_addr().unwrap().port();
+        assert_eq!(has_timer(port), probes.is_some());
     }
 }
 
@@ -320,6 +376,23 @@ async fn a_feed_that_sends_no_message_is_given_up() {
     // The feed is told the reason, as by a loop.
     let told = feed.await.unwrap();
     assert_eq!((told.code, &*told.reason), (CloseCode::GOING_AWAY, "no message for too long"));
+}
+
+/// In virtual time: one feed of a connector may be silent for a shorter time than others.
+#[tokio::test(start_paused = true)]
+async fn a_target_has_a_silence_of_its_own() {
+    let target = || Target::new("ws://localhost/").unwrap();
+    for (target, expected) in [(target().with_silence(Duration::from_secs(10)), true), (target(), false)] {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let feed = tokio::spawn(async move { Acceptor::plain().accept(far).await.unwrap().recv().await.map(drop) });
+        let mut client = Connector::plain().connect_over(target, near).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(12), client.recv()).await.map(|found| found.map(drop));
+        let was_silent = matches!(
+            ended, Ok(Err(Error::Closed(closed))) if matches!(closed.cause, Cause::Timeout(Deadline::Silence))
+        );
+        assert_eq!(was_silent, expected);
+        feed.abort();
+    }
 }
 
 #[tokio::test]

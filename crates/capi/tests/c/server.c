@@ -401,6 +401,10 @@ static void callbacks_serve_blocking_clients(void) {
     pthread_mutex_unlock(&lock);
     CHECK(taut_conn_is_open(conn) == 1 && taut_conn_send(conn, &out) == TAUT_OK);
     hear(socket, "from outside");
+    out.flags |= 1u << 31;
+    CHECK(taut_server_publish(running, bytes("prices.EURUSD"), 13, &out) == TAUT_ERR_VALUE);
+    CHECK(taut_socket_send(socket, &out, detail()) == TAUT_ERR_VALUE && text[0] != 0);
+    out.flags &= ~(1u << 31);
     CHECK(taut_server_publish(running, bytes("prices.EURUSD"), 13, &out) == TAUT_OK);
     hear(socket, "from outside");
     CHECK(taut_server_broadcast(running, &out) == TAUT_OK);

@@ -321,6 +321,9 @@ static void bad_use_is_answered(void) {
     carry(ends.server, ends.client, 1 << 20);
     CHECK(event(ends.client).kind == TAUT_EVENT_OPEN && event(ends.server).kind == TAUT_EVENT_OPEN);
     CHECK(taut_ws_send(ends.client, NULL) == TAUT_ERR_NULL && taut_ws_send(ends.client, &bad) == TAUT_ERR_VALUE);
+    good.flags |= 1u << 31;
+    CHECK(taut_ws_send(ends.client, &good) == TAUT_ERR_VALUE);
+    good.flags = TAUT_TEXT;
     bad.data = NULL;
     CHECK(taut_ws_send(ends.client, &bad) == TAUT_ERR_NULL);
     bad.size = 0;

@@ -7,8 +7,10 @@ use crate::memory::budget::{Membership, MemoryBudget};
 use crate::threads::remote::ShardHandle;
 use crate::threads::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::turn::timer::Tick;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use tautline_io::Address;
+use tautline_conn::gate::Place;
+use tautline_io::{Address, Token};
 
 /// Least milliseconds between two log lines about a limit. At the limit, every new connection meets it.
 const NEWS: Tick = 10_000;
@@ -111,6 +113,8 @@ pub(crate) struct Admission {
     pub(crate) unanswered: usize,
     /// When each limit may be logged again.
     news: [Tick; 7],
+    /// The places of connections behind the gate, if there is one.
+    places: HashMap<Token, Place>,
 }
 
 impl Admission {
@@ -130,7 +134,20 @@ impl Admission {
             look_at: Tick::MAX,
             unanswered: 0,
             news: [0; 7],
+            places: HashMap::new(),
         }
+    }
+
+    /// Keeps the place of a connection until that ends.
+    pub(crate) fn keep_place(&mut self, token: Token, place: Option<Place>) {
+        if let Some(place) = place {
+            self.places.insert(token, place);
+        }
+    }
+
+    /// Gives the place of a connection back.
+    pub(crate) fn leave_place(&mut self, token: Token) {
+        self.places.remove(&token);
     }
 
     /// Whether accepting pauses until a connection ends, which may be another shard's.

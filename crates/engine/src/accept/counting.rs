@@ -53,6 +53,7 @@ impl Admission {
         shared.account.remove_connection(memory);
         if link.info.dial.is_none() {
             self.uncount_connection();
+            self.leave_place(link.token);
         }
     }
 
@@ -76,6 +77,11 @@ impl Admission {
     pub(crate) fn rejoin_crowd<S, T>(&mut self, link: &Link<S, T>, now: Tick) {
         let is_http = matches!(&link.phase, Phase::Request(head) if head.http_end.is_some());
         self.insert(if is_http { Kind::Http } else { Kind::Handshake }, link, now);
+    }
+
+    /// A connection that may carry others carries none: it gives way as one that waits for its next request.
+    pub(crate) fn begin_carrier<S, T>(&mut self, link: &Link<S, T>, now: Tick) {
+        self.insert(Kind::Http, link, now);
     }
 
     /// A connection has left `before`, which was a handshake.
@@ -102,8 +108,7 @@ impl Admission {
     /// age: an answer is no progress towards a WebSocket.
     pub(crate) fn keep_for_http<S, T>(&mut self, link: &mut Link<S, T>, shared: &Shared) {
         let now = shared.now;
-        let Phase::Request(head) = &mut link.phase else { return };
-        let (end, is_first) = head.await_next(now, &shared.config.deadlines);
+        let Some((end, is_first)) = link.phase.await_next(now, &shared.config.deadlines) else { return };
         link.clock.phase_end = end;
         if is_first {
             shared.counters.handshaking.sub(1);

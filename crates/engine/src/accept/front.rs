@@ -14,79 +14,58 @@ use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use http::HeaderMap;
 use log::Level;
 use tautline_conn::closed::Cause;
 use tautline_conn::front::{Begins, REFUSED, Via};
 use tautline_conn::proxy_header::ProxyHeader;
 use tautline_io::{Address, Driver, Token};
-use tautline_tls::{Engine, Session};
+use tautline_tls::Engine;
 
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// The first phase of a client's connection, behind a header of the PROXY protocol.
-    pub(crate) fn first_phase(&self, session: &E::Session) -> Phase {
-        if session.is_plain() { Phase::Request(self.shared.empty_head()) } else { Phase::Tls }
-    }
-
+impl Shared {
     /// Resets a new connection of a peer that is none of the proxies.
     #[cold]
     pub(crate) fn refuse_peer(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) {
-        self.shared.counters.handshakes_failed.add(1);
-        self.shared.counters.proxy_headers_refused.add(1);
-        self.shared.log_peer(Level::Warn, peer, format_args!("{REFUSED}"));
+        self.counters.handshakes_failed.add(1);
+        self.counters.proxy_headers_refused.add(1);
+        self.log_peer(Level::Warn, peer, format_args!("{REFUSED}"));
         driver.close(token, true);
-    }
-
-    /// Reads a header of the PROXY protocol, and returns its length. `None` if it is not whole, or wrong, which resets the
-    /// connection.
-    pub(crate) fn read_proxy_header(&mut self, link: &mut Link<E::Session, H::State>, bytes: &[u8]) -> Option<usize> {
-        match ProxyHeader::read(bytes) {
-            Ok(None) => None,
-            Ok(Some((header, len))) => {
-                link.phase = self.first_phase(&link.session);
-                if let Some(client) = header.client().cloned() {
-                    let direct = link.info.peer.clone();
-                    self.set_via(link, Via::new(direct, Some(header)));
-                    self.set_client(link, client);
-                }
-                Some(len)
-            }
-            Err(error) => {
-                self.shared.counters.handshakes_failed.add(1);
-                self.shared.counters.proxy_headers_refused.add(1);
-                self.shared.log_peer(Level::Warn, &link.info.peer, format_args!("refused: it sent {error}"));
-                self.end(link, Phase::Gone { reset: true }, Cause::Finished);
-                None
-            }
-        }
     }
 
     /// The bytes of a connection that failed look like a header of the PROXY protocol in this version.
     #[cold]
-    pub(crate) fn hint_at_header(&mut self, link: &Link<E::Session, H::State>, version: Option<u8>) {
+    pub(crate) fn hint_at_header<S, T>(&mut self, link: &Link<S, T>, version: Option<u8>) {
         let Some(version) = version else { return };
         let direct = link.cold.as_ref().and_then(|cold| cold.via()).map_or(&link.info.peer, |via| &via.direct);
-        let remedy = if self.shared.config.front.begins(direct) == Begins::WithHeader {
+        let remedy = if self.config.front.begins(direct) == Begins::WithHeader {
             "the second one: let one proxy alone send it"
         } else {
             "if this peer is a proxy, name it with --proxy-protocol-from (front.proxy_protocol_from)"
         };
         let line =
             format_args!("the first bytes look like a header of the PROXY protocol, version {version}; {remedy}");
-        self.shared.log_peer(Level::Info, &link.info.peer, line);
+        self.log_peer(Level::Info, &link.info.peer, line);
+    }
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// A connection began with this header of the PROXY protocol.
+    pub(crate) fn note_header(&mut self, link: &mut Link<E::Session, H::State>, header: ProxyHeader) {
+        if let Some(client) = header.client().cloned() {
+            let direct = link.info.peer.clone();
+            self.set_via(link, Via::new(direct, Some(header)));
+            self.set_client(link, client.clone());
+            if !self.admission.enter(&mut self.shared, link.token, &client) {
+                self.end(link, Phase::Gone { reset: true }, Cause::Overloaded);
+            }
+        }
     }
 
     /// The head of a request is whole, whose peer may name the client.
     pub(crate) fn note_forwarded(&mut self, link: &mut Link<E::Session, H::State>, headers: &HeaderMap) {
         let via = link.cold.as_ref().and_then(|cold| cold.via());
-        let base = via.map_or(&link.info.peer, Via::base);
-        if via.is_none() && !self.shared.config.front.forwarded_from.contain(base) {
-            return;
-        }
-        let client = self.shared.config.front.client(headers, base);
-        if client == link.info.peer {
-            return;
-        }
+        let Some(client) = self.shared.config.front.other_client(headers, &link.info.peer, via) else { return };
         if via.is_none() {
             let direct = link.info.peer.clone();
             self.set_via(link, Via::new(direct, None));

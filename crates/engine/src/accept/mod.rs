@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod admitting;
 pub(crate) mod counting;
 pub(crate) mod front;
+pub(crate) mod gate;
 pub(crate) mod limits;
 pub(crate) mod opening;
 pub(crate) mod openings;

@@ -52,7 +52,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     ) {
         let bytes = data.bytes();
         self.visit_link(driver, link, |core, _, link| {
-            core.heard(link, bytes.len());
+            core.shared.heard(link, bytes.len());
             if link.carry.is_empty() {
                 link.carry = core.shared.pool.take_for(bytes.len());
             }
@@ -97,21 +97,33 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
         let carried = driver.carrier(token).map(|by| carried(&self.core.slots, &self.core.engine, by));
         let peer = carried.as_ref().and_then(Option::as_ref).map_or(peer, |carried| carried.peer.clone());
-        if self.core.refuses(driver, token, &peer) {
+        if self.core.admission.refuses(&mut self.core.shared, driver, token, &peer) {
             return;
         }
-        let (accepted, begins, via) = match carried {
-            Some(Some(Carried { session, via, .. })) => (Ok(session), Begins::Plainly, via),
-            Some(None) => return driver.close(token, true),
-            None => (self.core.engine.accept(), self.core.shared.config.front.begins(&peer), None),
+        let begins = match &carried {
+            Some(_) => Begins::Plainly,
+            None => self.core.shared.config.front.begins(&peer),
         };
         if begins == Begins::Refused {
-            return self.core.refuse_peer(driver, token, &peer);
+            return self.core.shared.refuse_peer(driver, token, &peer);
         }
+        let is_known = begins == Begins::Plainly && carried.is_none();
+        if is_known && !self.core.admission.enter(&mut self.core.shared, token, &peer) {
+            return driver.close(token, true);
+        }
+        let (accepted, via) = match carried {
+            Some(Some(Carried { session, via, .. })) => (Ok(session), via),
+            Some(None) => return driver.close(token, true),
+            None => (self.core.engine.accept(), None),
+        };
         match accepted {
             Ok(session) => {
                 let with_header = begins == Begins::WithHeader;
-                let phase = if with_header { Phase::ProxyHeader } else { self.core.first_phase(&session) };
+                let phase = if with_header {
+                    Phase::ProxyHeader
+                } else {
+                    Phase::first(session.is_plain(), self.core.shared.config.limits.head)
+                };
                 let from = peer.clone();
                 let opened = self.core.guard(format_args!("a connection from {from}"), |core| {
                     let mut link = core.open_link(token, phase, session, peer, None);
@@ -122,12 +134,16 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 });
                 match opened {
                     Some(link) => self.put_link(link),
-                    None => driver.close(token, true),
+                    None => {
+                        self.core.admission.leave_place(token);
+                        driver.close(token, true);
+                    }
                 }
                 self.core.admission.bound_accepting(driver, &self.core.shared);
             }
             Err(error) => {
                 self.core.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
+                self.core.admission.leave_place(token);
                 driver.close(token, true);
             }
         }

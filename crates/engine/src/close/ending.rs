@@ -2,7 +2,6 @@
 
 use crate::accept::limits::Limit;
 use crate::handler::Handler;
-use crate::http::reply::status_response;
 use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
@@ -16,17 +15,24 @@ use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
 use tautline_conn::due::Due;
 use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
-use tautline_conn::verdict::{Notice, Stage, Verdict};
+use tautline_conn::verdict::{Notice, Stage, Verdict, write_status};
 use tautline_io::{Driver, End};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
-use tautline_ws::handshake;
+use tautline_ws::handshake::HandshakeError;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Ends a connection whose input cannot be processed further.
     pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
         match stop {
             Stop::Failed(cause) => self.fail(link, cause),
+            Stop::Refused(error) if link.info.dial.is_none() => self.refuse_request(link, &error),
+            Stop::Header(error) => {
+                self.shared.counters.handshakes_failed.add(1);
+                self.shared.counters.proxy_headers_refused.add(1);
+                self.shared.log_peer(Level::Warn, &link.info.peer, format_args!("refused: it sent {error}"));
+                self.end(link, Phase::Gone { reset: true }, Cause::Finished);
+            }
             Stop::Refused(_) | Stop::Proxy(_) => self.dial_failed(link, Phase::GONE, stop.into()),
         }
     }
@@ -179,14 +185,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if at <= now {
             match due {
                 Due::Ping => {
-                    // The reader of a response does not answer.
-                    if link.driver_paused || link.out.is_push() {
-                        link.clock.heard = now;
-                    } else {
-                        link.ping_sent = true;
-                        // The peer has time to answer, also if the loop stood still when the ping was due.
-                        link.clock.heard += now - at;
-                    }
+                    let mut times = link.times();
+                    times.pinged(at, now);
+                    (link.clock.heard, link.ping_sent) = (times.heard, times.ping_sent);
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &link.wire, self.shared.means());
                 }
@@ -229,13 +230,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    /// Answers a request that is no HTTP or too large with a status, and ends the connection.
+    fn refuse_request(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
+        let limit = Limit::of_head(error, &self.shared.counters);
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
+        self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
+    }
+
     /// Answers with `status`, and ends the connection.
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
         self.shared.counters.handshakes_failed.add(1);
         let date = self.date();
         self.access.note_answer(link, status, &self.shared);
-        let out = link.out.raw(&mut self.shared.pool);
-        handshake::write_response(&status_response(status), handshake::Reply::LAST, Some(&date), out);
+        write_status(status, &date, link.out.raw(&mut self.shared.pool));
         self.end(link, Phase::finishing(false), Cause::Local);
     }
 

@@ -1,6 +1,6 @@
-use std::fmt;
 use tautline_conn::closed::{Closed, ConnectError};
-use tautline_conn::message::Outgoing;
+pub use tautline_conn::held::Unsent;
+pub use tautline_conn::window::Payload;
 use tautline_tls::TlsInfo;
 use tautline_ws::Kind;
 
@@ -36,6 +36,17 @@ pub enum Event {
     Failed(Box<ConnectError>),
 }
 
+impl Event {
+    /// The event of a message, a piece of one, or a pong.
+    pub(super) fn of(event: &tautline_ws::Event<'_>) -> Self {
+        match event {
+            tautline_ws::Event::Message(message) => Self::Message(message.kind()),
+            &tautline_ws::Event::Chunk { kind, first, last, .. } => Self::Chunk { kind, first, last },
+            _ => Self::Pong,
+        }
+    }
+}
+
 /// The result of an opening handshake.
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -51,76 +62,3 @@ pub struct Opened {
     /// The negotiated TLS values. Empty without TLS.
     pub tls: TlsInfo,
 }
-
-/// The bytes of a message or a pong, where they were decrypted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Payload<'a> {
-    pub(super) kind: Kind,
-    pub(super) data: &'a [u8],
-}
-
-impl<'a> Payload<'a> {
-    /// Text or binary; a pong is binary.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The bytes, of either kind. Those of a text are UTF-8.
-    #[must_use]
-    pub const fn data(&self) -> &'a [u8] {
-        self.data
-    }
-
-    /// The payload as text; `None` for a binary message, and for a piece of a text that begins or ends inside a character.
-    #[must_use]
-    pub fn text(&self) -> Option<&'a str> {
-        match self.kind {
-            // The decoder has validated it. This call pays again, so that no unsafe code is needed here.
-            Kind::Text => std::str::from_utf8(self.data).ok(),
-            Kind::Binary => None,
-        }
-    }
-}
-
-impl<'a> From<&Payload<'a>> for Outgoing<'a> {
-    /// Takes kind and bytes of a received message, to echo or relay it.
-    fn from(payload: &Payload<'a>) -> Self {
-        let mut outgoing = Self::binary(payload.data);
-        outgoing.kind = payload.kind;
-        outgoing
-    }
-}
-
-impl fmt::Debug for Payload<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({:?}, {} B)", self.kind, self.data.len())
-    }
-}
-
-/// The reason why a message was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unsent {
-    /// The connection is not open, or it is closing.
-    Closed,
-    /// More bytes than [`SlowConsumer::limit`](crate::SlowConsumer::limit) wait for the peer.
-    Full,
-    /// The peer takes no bytes, and the policy for slow consumers has dropped the message.
-    Dropped,
-    /// The message cannot be sent in any connection: the text says why.
-    Invalid(&'static str),
-}
-
-impl fmt::Display for Unsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the connection is not open",
-            Self::Full => "too many bytes wait for the peer",
-            Self::Dropped => "the peer is slow, and its policy drops messages that exceed the limit",
-            Self::Invalid(why) => why,
-        })
-    }
-}
-
-impl std::error::Error for Unsent {}

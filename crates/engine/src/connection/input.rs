@@ -1,58 +1,50 @@
 use super::context::Context;
-use super::event::Event;
-use super::output::{Output, Phase};
-use super::state::{Client, Connection, Input, Record};
+use super::event::{Event, Opened};
+use super::state::{Connection, Output};
+use core::convert::Infallible;
 use core::ops::ControlFlow;
-use http::HeaderMap;
-use tautline_buf::Pool;
-use tautline_conn::closed::{Cause, ConnectError};
-use tautline_conn::frames::{self, Read, Visitor};
-use tautline_conn::front::{Front, REFUSED, Via};
+use tautline_conn::closed::Cause;
+use tautline_conn::frames::Read;
+use tautline_conn::inbound::{self, Inward, Parts};
+use tautline_conn::phase::{Answer, Phase};
 use tautline_conn::proxy_header::ProxyHeader;
+use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
-use tautline_tls::{Content, Handshake, Opened, Session};
-use tautline_ws::{Kind, Role};
-
-/// Bytes of one record, and of a buffer that is worth keeping while its connection waits.
-const MAX_CARRY: usize = 64 << 10;
-
-/// The result of one step.
-pub(super) enum Step {
-    Event(Event),
-    /// Something was used up; the next step may find an event.
-    Again,
-    /// The peer's next bytes are needed, or the caller's answer, or room for our output.
-    Wait,
-}
+use tautline_conn::window::{self, Window, Windowed};
+use tautline_tls::Session;
+use tautline_ws::Role;
+use tautline_ws::handshake::{BodyReader, Established, HeadLimits};
 
 impl<S: Session> Connection<S> {
     /// The next event. `None` if the peer's next bytes are needed, or if [too much](Self::holds_back) waits for it.
     ///
     /// Write the [`output`](Self::output) after `None` at the latest. Pings and close frames are answered by then.
     pub fn next(&mut self, context: &mut Context) -> Option<Event> {
-        self.forget(context);
+        self.input.forget(&mut context.pool);
         if self.is_quiet() {
             return None;
         }
-        if self.pending.is_some() {
-            return self.pending.take();
-        }
-        loop {
-            if self.output.wire.has_failed()
-                && let Some(error) = self.output.wire.take_failure()
-            {
-                return self.stop(Stop::Failed(Cause::Tls(error)), context);
-            }
-            match self.step(context) {
-                Ok(Step::Event(event)) => return Some(event),
-                Ok(Step::Again) => {}
-                Ok(Step::Wait) if self.input.ended && !self.lags() => {
-                    return self.peer_ended(context);
+        if self.pending.is_none() {
+            let read = match self.output.wire.take_failure() {
+                Some(error) => Err(error.into()),
+                None => window::read(&mut Pull { connection: self, context }),
+            };
+            match read {
+                Err(stop) => self.stop(stop, context),
+                Ok(()) if self.pending.is_none() && self.input.ended && !self.lags() => {
+                    let cause = if self.output.session.is_plain() { Cause::Finished } else { Cause::Truncated };
+                    self.stop(Stop::Failed(cause), context);
                 }
-                Ok(Step::Wait) => return None,
-                Err(stop) => return self.stop(stop, context),
+                Ok(()) => {}
             }
+            self.clock.held_back |= self.lags();
         }
+        self.pending.take()
+    }
+
+    /// The socket to the server is established: begins TLS, if there is any.
+    pub(super) fn secure(&mut self, context: &mut Context) -> Result<(), Stop> {
+        inbound::secure(&mut Pull { connection: self, context })
     }
 
     /// Whether input waits until some output is written, since the peer does not read the answers to it (server).
@@ -60,254 +52,128 @@ impl<S: Session> Connection<S> {
     /// A client holds nothing back: otherwise both ends could wait for each other for ever.
     #[must_use]
     pub fn holds_back(&self) -> bool {
-        self.is_asked() || self.lags()
+        self.request().is_some() || self.lags()
     }
 
     /// Whether the peer of an open connection does not read the answers to its messages.
     fn lags(&self) -> bool {
         self.is_open()
-            && matches!(self.role, Role::Server)
+            && matches!(self.output.out.role(), Role::Server)
             && self.output.len() > self.config.limits.pause_receive_above
-    }
-
-    /// Whether a request waits for its answer.
-    const fn is_asked(&self) -> bool {
-        matches!(self.output.phase, Phase::Waiting(_))
     }
 
     /// Whether an open connection has nothing to report and nothing to read: so it is before and after each wait.
     #[inline]
     fn is_quiet(&self) -> bool {
-        let Input { wire, record, ended, .. } = &self.input;
         self.is_open()
-            && wire.is_empty()
-            && record.is_none()
-            && !ended
+            && self.input.is_empty()
+            && !self.input.ended
             && self.pending.is_none()
             && !self.output.wire.has_failed()
-            && !self.holds_back()
+            && !self.lags()
     }
+}
 
-    /// Drops the bytes of the last event.
+/// A connection that reads up to its next event, which waits in [`Connection::pending`].
+struct Pull<'a, S> {
+    connection: &'a mut Connection<S>,
+    context: &'a mut Context,
+}
+
+impl<S: Session> Windowed for Pull<'_, S> {
+    fn window(&mut self) -> &mut Window {
+        &mut self.connection.input
+    }
+}
+
+impl<S: Session> Inward for Pull<'_, S> {
+    type Session = S;
+    type Kept = Option<BodyReader>;
+    type Made = Infallible;
+
     #[inline]
-    pub(super) fn forget(&mut self, context: &mut Context) {
-        self.input.forget(&mut context.pool);
+    fn parts(&mut self) -> Parts<'_, S, Option<BodyReader>, Infallible> {
+        let Output { phase, session, wire, out, .. } = &mut self.connection.output;
+        Parts { phase, session, wire, out, pool: &mut self.context.pool }
     }
 
-    fn step(&mut self, context: &mut Context) -> Result<Step, Stop> {
-        if self.output.phase.is_open() {
-            if self.lags() {
-                self.clock.held_back = true;
-                return Ok(Step::Wait);
-            }
-            return self.frames(context);
-        }
-        match &mut self.output.phase {
-            Phase::Proxy(tunnel) => {
-                let (used, stands) = tunnel
-                    .read(self.input.wire.filled(), self.output.wire.buf(&mut context.pool))
-                    .map_err(Stop::Proxy)?;
-                self.input.wire.take(used);
-                if !stands {
-                    return Ok(Step::Wait);
-                }
-                self.secure(context)?;
-                Ok(Step::Again)
-            }
-            Phase::ProxyHeader => self.read_proxy_header(),
-            Phase::Tls => {
-                let Output { session, wire, .. } = &mut self.output;
-                let (used, handshake) = session.handshake(self.input.wire.filled_mut(), wire.buf(&mut context.pool))?;
-                self.input.wire.take(used);
-                if handshake == Handshake::Complete {
-                    self.secured(context);
-                    return Ok(Step::Again);
-                }
-                self.check_carry()?;
-                Ok(if used > 0 && !self.input.wire.is_empty() { Step::Again } else { Step::Wait })
-            }
-            Phase::Request(_) | Phase::Answer(_) => {
-                if self.input.record.is_none() && !self.open(context)? {
-                    return Ok(Step::Wait);
-                }
-                self.http(context)
-            }
-            Phase::Linger(_) | Phase::Gone { .. } => {
-                self.input.wire.clear();
-                self.input.record = None;
-                Ok(Step::Wait)
-            }
-            _ => Ok(Step::Wait),
+    fn head_limits(&self) -> HeadLimits {
+        self.connection.config.limits.head
+    }
+
+    fn announced(&mut self, header: ProxyHeader) {
+        if let Some(client) = &mut self.connection.client {
+            client.note_header(header);
         }
     }
 
-    /// Opens the next record; false if none is whole. Without TLS all bytes count as one.
-    fn open(&mut self, context: &mut Context) -> Result<bool, Stop> {
-        let Input { wire, scratch, record, .. } = &mut self.input;
-        let Output { session, wire: out, .. } = &mut self.output;
-        while !wire.is_empty() {
-            let Opened { used, content } = session.open(wire.filled_mut(), scratch, out.sealed_mut())?;
-            match content {
-                Content::Data(plain) => {
-                    *record = Some(Record { plain, used });
-                    return Ok(true);
-                }
-                Content::Control => wire.take(used),
-                Content::Partial => {
-                    self.check_carry()?;
-                    // A scratch that holds no plaintext is worth nothing.
-                    context.pool.give(core::mem::take(&mut self.input.scratch));
-                    break;
-                }
-                Content::Closed => {
-                    wire.clear();
-                    return Err(Stop::Failed(Cause::Finished));
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Decodes frames up to the next event for the caller.
-    fn frames(&mut self, context: &mut Context) -> Result<Step, Stop> {
-        if self.input.record.is_none() && !self.open(context)? {
-            return Ok(Step::Wait);
-        }
-        let Input { wire, scratch, record: Some(Record { plain, .. }), payload, decoder, .. } = &mut self.input else {
-            return Ok(Step::Wait);
+    fn secured(&mut self) -> Result<(), Stop> {
+        let Connection { opening, output, config, .. } = &mut *self.connection;
+        output.phase = match opening.take() {
+            Some(opening) => Phase::Answer(Answer::to(*opening, output.out.raw(&mut self.context.pool))),
+            None => Phase::request(config.limits.head),
         };
-        let mut first = First { output: &mut self.output, context: &mut *context, event: None };
-        match frames::read(decoder, plain.bytes(wire.filled_mut(), scratch), &mut first)? {
-            Read::Closed(code, reason) => Ok(Step::Event(self.peer_closed(code, reason, context))),
-            Read::Used(used) => {
-                plain.range.start += used;
-                let Some((event, kind, len)) = first.event else {
-                    self.forget(context);
-                    return Ok(Step::Again);
-                };
-                *payload = (kind, plain.range.start.saturating_sub(len)..plain.range.start);
-                if !matches!(event, Event::Pong) {
-                    self.clock.phase_end = self.clock.heard;
-                }
-                Ok(Step::Event(event))
-            }
-        }
-    }
-
-    /// An engine uses whole records, so less than one remains; more is a bug of the engine.
-    fn check_carry(&self) -> Result<(), Stop> {
-        if self.input.wire.len() > MAX_CARRY && !self.output.phase.is_open() {
-            return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
-        }
         Ok(())
     }
-}
 
-/// The visitor of a connection without I/O: it answers a ping, and keeps the first event for the caller.
-struct First<'a, S> {
-    output: &'a mut Output<S>,
-    context: &'a mut Context,
-    /// The event, and kind and length of its bytes.
-    event: Option<(Event, Kind, usize)>,
-}
-
-impl<S: Session> Visitor for First<'_, S> {
-    #[inline]
-    fn pool(&mut self) -> &mut Pool {
-        &mut self.context.pool
+    fn holds_back(&self) -> bool {
+        self.connection.lags()
     }
 
-    #[inline]
-    fn wants_frame(&mut self, _: usize) -> bool {
-        true
+    fn has_stopped(&self) -> bool {
+        self.connection.pending.is_some()
     }
 
-    #[inline]
-    fn visit(&mut self, event: tautline_ws::Event<'_>) -> Result<ControlFlow<()>, Stop> {
-        use tautline_ws::Event as Received;
-        if !self.output.is_open() {
-            // After our close frame, messages are no longer delivered.
-            return Ok(ControlFlow::Continue(()));
+    fn max_body(&self) -> usize {
+        self.connection.config.limits.max_body
+    }
+
+    fn headed(&mut self, request: http::Request<()>) -> Option<http::Request<()>> {
+        let Connection { client, config, .. } = &mut *self.connection;
+        if let Some(client) = client {
+            client.note_forwarded(&config.front, request.headers());
         }
-        match event {
-            Received::Message(message) => {
-                let kind = message.kind();
-                self.event = Some((Event::Message(kind), kind, message.data().len()));
+        Some(request)
+    }
+
+    fn requested(&mut self, request: http::Request<()>, body: Option<BodyReader>) -> Result<(), Stop> {
+        let Connection { output, clock, config, pending, .. } = &mut *self.connection;
+        output.phase.wait(request, body);
+        clock.times.phase_end = clock.times.heard + millis(config.deadlines.answer);
+        *pending = Some(Event::Request);
+        Ok(())
+    }
+
+    fn established(&mut self, established: Established) {
+        let opened = self.connection.enter(established.negotiated);
+        let opened = Opened { response: Some(established.response), ..opened };
+        self.connection.pending = Some(Event::Open(Box::new(opened)));
+    }
+
+    fn frames(&mut self, plain: &mut [u8]) -> Result<usize, Stop> {
+        let Connection { input, output, clock, pending, config, .. } = &mut *self.connection;
+        let most = if output.out.role() == Role::Server { config.limits.pause_receive_above } else { usize::MAX };
+        match input.frames(plain, most, output, self.context, Event::of)? {
+            Read::Closed(code, reason) => {
+                self.connection.peer_closed(code, reason, self.context);
+                Ok(plain.len())
             }
-            Received::Chunk { kind, data, first, last } => {
-                self.event = Some((Event::Chunk { kind, first, last }, kind, data.len()));
+            Read::Used((used, event)) => {
+                if matches!(event, Some(Event::Message(_) | Event::Chunk { .. })) {
+                    clock.times.phase_end = clock.times.heard;
+                }
+                *pending = event;
+                Ok(used)
             }
-            Received::Pong(payload) => self.event = Some((Event::Pong, Kind::Binary, payload.len())),
-            Received::Ping(payload) => self.output.pong(payload, self.context)?,
-            Received::Close(_) => {}
-        }
-        Ok(ControlFlow::Break(()))
-    }
-}
-
-impl Input {
-    /// Drops the bytes of the last event, and a record that is used up.
-    #[inline]
-    pub(super) fn forget(&mut self, pool: &mut Pool) {
-        self.payload = (Kind::Binary, 0..0);
-        self.decoder.recycle(pool);
-        if let Some(Record { plain, used }) = &self.record
-            && plain.range.is_empty()
-        {
-            self.wire.take(*used);
-            self.record = None;
         }
     }
 
-    /// Gives memory back: no byte is expected soon.
-    pub(super) fn rest(&mut self, context: &mut Context) {
-        if self.record.is_some() {
-            return;
-        }
-        context.pool.give(core::mem::take(&mut self.scratch));
-        if self.wire.is_empty() {
-            context.give_window(core::mem::take(&mut self.wire));
-        } else {
-            context.pool.fit(&mut self.wire);
-        }
-    }
-}
-
-/// Proxies before a server.
-impl<S: Session> Connection<S> {
-    /// The peer may not connect.
-    pub(super) fn refuse_peer(&mut self) {
-        self.output.abort();
-        self.output.phase = Phase::GONE;
-        self.pending = Some(Event::Failed(Box::new(ConnectError::Proxy(REFUSED.to_owned()))));
+    fn other(&mut self, plain: &mut [u8]) -> ControlFlow<usize, usize> {
+        // Bytes behind a request wait for its answer.
+        if self.connection.request().is_some() { ControlFlow::Break(0) } else { ControlFlow::Continue(plain.len()) }
     }
 
-    /// Reads the header of the PROXY protocol. TLS or HTTP follows.
-    pub(super) fn read_proxy_header(&mut self) -> Result<Step, Stop> {
-        let read = ProxyHeader::read(self.input.wire.filled());
-        let Some((header, len)) = read.map_err(|error| Stop::Proxy(format!("the proxy sent {error}")))? else {
-            return Ok(Step::Wait);
-        };
-        self.input.wire.take(len);
-        self.output.phase = if self.output.session.is_plain() { Self::first_request(&self.config) } else { Phase::Tls };
-        if let (Some(client), Some(named)) = (&mut self.client, header.client().cloned()) {
-            let direct = std::mem::replace(&mut client.peer, named);
-            client.via = Some(Via::new(direct, Some(header)));
-        }
-        Ok(Step::Again)
-    }
-}
-
-impl Client {
-    /// The head of a request is whole, whose peer may name the client.
-    pub(super) fn note_forwarded(&mut self, front: &Front, headers: &HeaderMap) {
-        if front.forwarded_from.is_empty() {
-            return;
-        }
-        let client = front.client(headers, self.via.as_ref().map_or(&self.peer, Via::base));
-        if client != self.peer {
-            let direct = std::mem::replace(&mut self.peer, client);
-            self.via.get_or_insert_with(|| Via::new(direct, None));
-        }
+    fn closed(&mut self) -> Result<(), Stop> {
+        Err(Stop::Failed(Cause::Finished))
     }
 }

@@ -16,17 +16,13 @@
 //! A [`Shard`](crate::Shard) has the same layers, with callbacks, topics and a driver of sockets around them.
 
 mod context;
-mod ending;
 mod event;
 mod input;
-mod output;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
-mod times;
-mod upgrading;
 
 pub use context::Context;
 pub use event::{Event, Opened, Payload, Unsent};
-pub use output::Output;
-pub use state::Connection;
+pub use state::{Connection, Output};

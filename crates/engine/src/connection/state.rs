@@ -1,21 +1,20 @@
 use super::context::Context;
 use super::event::{Event, Payload, Unsent};
-use super::output::{Output, Phase};
-use super::times::Clock;
 use crate::config::Config;
 use crate::dial::target::Target;
-use core::ops::Range;
+use core::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
-use tautline_buf::Buf;
-use tautline_conn::closed::{Cause, ConnectError};
-use tautline_conn::front::{Begins, Via};
+use tautline_conn::closed::ConnectError;
+use tautline_conn::due::Clock;
+use tautline_conn::front::{Begins, Client, REFUSED, Via};
 use tautline_conn::message::Outgoing;
+use tautline_conn::window::Window;
 use tautline_io::Address;
-use tautline_tls::{Place, Plain, Session, TlsInfo};
-use tautline_ws::deflate::DeflateConfig;
+use tautline_tls::{Session, TlsInfo};
+use tautline_ws::Role;
+use tautline_ws::deflate::{DeflateConfig, DeflateParams};
 use tautline_ws::handshake::{self, BodyReader};
-use tautline_ws::{Decoder, Kind, Role};
 
 /// Bytes of a [`window`](Connection::window) at least.
 const WINDOW: usize = 16 << 10;
@@ -60,12 +59,11 @@ const WINDOW: usize = 16 << 10;
 /// ```
 pub struct Connection<S> {
     pub(super) config: Arc<Config>,
-    pub(super) role: Role,
     /// The request of a client, until it is sent.
     pub(super) opening: Option<Box<handshake::Opening>>,
     /// Our terms of compression.
     pub(super) deflate: Option<DeflateConfig>,
-    pub(super) input: Input,
+    pub(super) input: Window,
     pub(super) output: Output<S>,
     pub(super) clock: Clock,
     /// An event to report before all others.
@@ -74,41 +72,17 @@ pub struct Connection<S> {
     pub(super) client: Option<Box<Client>>,
 }
 
-/// The client of a connection.
-pub(super) struct Client {
-    pub(super) peer: Address,
-    /// Its way, if it is not the socket's peer.
-    pub(super) via: Option<Via>,
-}
+/// The sending half of a [`Connection`]: messages, and the sealed bytes for the caller to write.
+pub type Output<S> = tautline_conn::held::Output<S, Option<BodyReader>, Infallible>;
 
-/// Received bytes.
-pub(super) struct Input {
-    /// Bytes of the peer; the front of them may be opened already.
-    pub(super) wire: Buf,
-    /// Plaintext of a session that does not open records in place.
-    pub(super) scratch: Buf,
-    /// The opened bytes that are not decoded yet.
-    pub(super) record: Option<Record>,
-    /// Kind and place of the last event's bytes, if the decoder does not hold them: in the buffer that has the record's.
-    pub(super) payload: (Kind, Range<usize>),
-    pub(super) decoder: Decoder,
-    /// Whether the peer has ended the stream.
-    pub(super) ended: bool,
-}
-
-/// An opened record.
-pub(super) struct Record {
-    /// The rest of its plaintext.
-    pub(super) plain: Plain,
-    /// Bytes of `wire` to drop once it is used up.
-    pub(super) used: usize,
-}
+/// The state of a connection without I/O. A request keeps its body while it waits, and no response is made while it is sent.
+pub(super) type Phase = tautline_conn::phase::Phase<Option<BodyReader>, Infallible>;
 
 impl<S: Session> Connection<S> {
     /// A server's end of a connection that a client has opened.
     #[must_use]
     pub fn server(session: S, config: Arc<Config>, now: Instant) -> Self {
-        let phase = if session.is_plain() { Self::first_request(&config) } else { Phase::Tls };
+        let phase = Phase::first(session.is_plain(), config.limits.head);
         Self::new(session, Role::Server, phase, config, now)
     }
 
@@ -122,9 +96,12 @@ impl<S: Session> Connection<S> {
         match begins {
             Begins::Plainly => {}
             Begins::WithHeader => connection.output.phase = Phase::ProxyHeader,
-            Begins::Refused => connection.refuse_peer(),
+            Begins::Refused => {
+                connection.output.phase = Phase::GONE;
+                connection.pending = Some(Event::Failed(Box::new(ConnectError::Proxy(REFUSED.to_owned()))));
+            }
         }
-        connection.client = Some(Box::new(Client { peer, via: None }));
+        connection.client = Some(Box::new(Client::new(peer)));
         connection
     }
 
@@ -149,11 +126,17 @@ impl<S: Session> Connection<S> {
         let mut connection = Self::new(session, Role::Client, Phase::Tls, config, now);
         connection.deflate = target.deflate;
         connection.opening = Some(Box::new(opening));
-        if let Some(proxy) = target.proxy.clone() {
-            let wire = connection.output.wire.buf(&mut context.pool);
-            connection.output.phase = Phase::Proxy(Box::new(target.tunnel(proxy, wire)?));
-        } else {
-            connection.secure(context).map_err(|error| ConnectError::Ended(Cause::Tls(error)))?;
+        match target.proxy.clone() {
+            Some(proxy) => {
+                let wire = connection.output.wire.buf(&mut context.pool);
+                connection.output.phase = Phase::Proxy(Box::new(target.tunnel(proxy, wire)?));
+            }
+            None => {
+                if !target.preface.is_empty() {
+                    connection.output.wire.buf(&mut context.pool).put(&target.preface);
+                }
+                connection.secure(context)?;
+            }
         }
         Ok(connection)
     }
@@ -166,7 +149,7 @@ impl<S: Session> Connection<S> {
     pub fn upgraded(
         session: S,
         role: Role,
-        deflate: Option<(tautline_ws::deflate::DeflateParams, DeflateConfig)>,
+        deflate: Option<(DeflateParams, DeflateConfig)>,
         config: Arc<Config>,
         now: Instant,
     ) -> Self {
@@ -177,17 +160,9 @@ impl<S: Session> Connection<S> {
 
     pub(super) fn new(session: S, role: Role, phase: Phase, config: Arc<Config>, now: Instant) -> Self {
         Self {
-            role,
             opening: None,
             deflate: config.upgrade.deflate,
-            input: Input {
-                wire: Buf::new(),
-                scratch: Buf::new(),
-                record: None,
-                payload: (Kind::Binary, 0..0),
-                decoder: Decoder::new(role, config.limits.max_message),
-                ended: false,
-            },
+            input: Window::new(role, config.limits.max_message),
             output: Output::new(session, role, phase, config.slow_consumer),
             clock: Clock::new(now, &config.deadlines),
             pending: None,
@@ -203,26 +178,12 @@ impl<S: Session> Connection<S> {
 
     /// As [`window`](Self::window), with `least` bytes if no received bytes are kept.
     pub fn window_of(&mut self, least: usize, context: &mut Context) -> &mut [u8] {
-        self.forget(context);
-        let wire = &mut self.input.wire;
-        if !wire.has_memory() {
-            *wire = context.take_window(least);
-        } else if wire.room() < WINDOW {
-            context.pool.reserve(wire, least);
-        }
-        wire.reserve(WINDOW)
+        self.input.room(least, WINDOW, context)
     }
 
     /// As [`window`](Self::window), with `least` bytes also if received bytes are kept, which may move them.
     pub fn window_with(&mut self, least: usize, context: &mut Context) -> &mut [u8] {
-        self.forget(context);
-        let wire = &mut self.input.wire;
-        if wire.has_memory() {
-            context.pool.reserve(wire, least);
-        } else {
-            *wire = context.take_window(least);
-        }
-        wire.reserve(least.max(WINDOW))
+        self.input.room(least, least.max(WINDOW), context)
     }
 
     /// The caller has read `n` bytes into the front of the [`window`](Self::window).
@@ -232,8 +193,8 @@ impl<S: Session> Connection<S> {
     pub fn filled(&mut self, n: usize, now: Instant) {
         self.input.wire.commit(n);
         if n > 0 {
-            self.clock.heard = self.clock.tick(now);
-            self.clock.ping_sent = false;
+            self.clock.times.heard = self.clock.tick(now);
+            self.clock.times.ping_sent = false;
         }
     }
 
@@ -283,7 +244,7 @@ impl<S: Session> Connection<S> {
     pub fn written(&mut self, n: usize, context: &mut Context) {
         self.output.written(n, context);
         if n > 0 {
-            self.clock.stuck = None;
+            self.clock.times.stuck_since = None;
         }
     }
 
@@ -291,8 +252,8 @@ impl<S: Session> Connection<S> {
     /// consumers, until some bytes are written.
     pub fn blocked(&mut self, now: Instant) {
         let now = self.clock.tick(now);
-        self.clock.stuck.get_or_insert(now);
-        self.output.held.is_blocked = true;
+        self.clock.times.stuck_since.get_or_insert(now);
+        self.output.block();
     }
 
     /// Whether bytes wait for the caller to write them.
@@ -303,7 +264,6 @@ impl<S: Session> Connection<S> {
 
     /// Gives memory back: the caller is going to wait for the peer.
     pub fn rest(&mut self, context: &mut Context) {
-        self.forget(context);
         self.input.rest(context);
         self.output.fit(&mut context.pool);
     }
@@ -328,11 +288,8 @@ impl<S: Session> Connection<S> {
 
     /// The request that waits for its answer (server).
     #[must_use]
-    pub const fn request(&self) -> Option<&http::Request<()>> {
-        match &self.output.phase {
-            Phase::Waiting(wait) => Some(&wait.request),
-            _ => None,
-        }
+    pub fn request(&self) -> Option<&http::Request<()>> {
+        self.output.phase.waiting().map(|wait| &wait.request)
     }
 
     /// The client of a connection [from a known peer](Self::server_from): that of the last request, or of the header of the PROXY
@@ -352,16 +309,13 @@ impl<S: Session> Connection<S> {
     /// It has at most [`Limits::max_body`](crate::Limits) bytes.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        match &self.output.phase {
-            Phase::Waiting(wait) => wait.with.as_ref().map_or(&[], BodyReader::content),
-            _ => &[],
-        }
+        self.output.phase.waiting().and_then(|wait| wait.with.as_ref()).map_or(&[], BodyReader::content)
     }
 
     /// Messages that the policy for slow consumers has dropped so far ([`SlowConsumer`](crate::SlowConsumer)).
     #[must_use]
     pub const fn messages_dropped(&self) -> u64 {
-        self.output.held.dropped
+        self.output.dropped()
     }
 
     /// The negotiated parameters of TLS. Empty without TLS.
@@ -385,18 +339,11 @@ impl<S: Session> Connection<S> {
     }
 }
 
-impl Input {
-    /// The bytes of the last event.
-    pub(super) fn payload(&self) -> Payload<'_> {
-        let (kind, range) = &self.payload;
-        let in_scratch = self.record.as_ref().is_some_and(|record| record.plain.place == Place::Scratch);
-        let buffer = if in_scratch { &self.scratch } else { &self.wire };
-        Payload { kind: *kind, data: self.decoder.held().unwrap_or_else(|| &buffer.filled()[range.clone()]) }
-    }
-}
-
 impl<S> std::fmt::Debug for Connection<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("role", &self.role).field("output", &self.output).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("role", &self.output.out.role())
+            .field("output", &self.output)
+            .finish_non_exhaustive()
     }
 }

@@ -473,6 +473,18 @@ fn a_client_goes_through_a_proxy() {
     converse(pair);
 }
 
+#[test]
+fn a_client_may_send_a_header_before_tls() {
+    let mut target = secure();
+    target.preface = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n".to_vec();
+    let len = target.preface.len();
+    let mut pair = tls_pair(Config::default(), target);
+    let sent = pair.ends[CLIENT].output(&mut pair.context).to_vec();
+    assert!(sent.starts_with(b"PROXY TCP4 192.0.2.7 ") && sent[len..].starts_with(&[22, 3]), "{sent:?}");
+    pair.ends[CLIENT].written(len, &mut pair.context);
+    converse(pair);
+}
+
 /// A pair whose server knows its peer, 10.0.0.1, from which a header of the PROXY protocol comes.
 fn proxied(config: Config) -> Pair<fused::Session> {
     let [server, client] = tls_sessions();

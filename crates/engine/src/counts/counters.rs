@@ -114,6 +114,14 @@ counters! {
     carriers,
     /// Of these, connections that were ended since the peer broke HTTP/2, or met a limit of it.
     carriers_failed,
+    /// Streams of HTTP/2 that were refused because their client had too many at once.
+    streams_refused,
+    /// Streams of HTTP/2 that were reset because their client sent more than the window allows.
+    stream_windows_exceeded,
+    /// Requests on streams of HTTP/2 with more header bytes or fields than are taken: they got status 431.
+    stream_heads_too_big,
+    /// Streams of HTTP/2 that were reset because their client broke a rule.
+    streams_faulty,
     /// Failed handshakes of peers that may send no header of the PROXY protocol though one is needed, and of proxies with a wrong one
     /// or none.
     proxy_headers_refused,

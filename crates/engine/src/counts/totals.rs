@@ -6,7 +6,8 @@ use tautline_buf::fields::{put, take, take_u64};
 /// Numbers that only grow, by name. Zeros are left out.
 ///
 /// ```
-/// use tautline_engine::Totals;
+/// # mod tautline { pub use tautline_engine::Totals; }
+/// use tautline::Totals;
 ///
 /// let mut totals = Totals::default();
 /// totals.put("upgrades", 3);

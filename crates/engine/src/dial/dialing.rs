@@ -9,6 +9,7 @@ use crate::dial::target::{ATTEMPT_DELAY, Dial, Race, State, Target};
 use crate::dial::times::{DialStep, Steps};
 use crate::handler::Handler;
 use crate::ids::DialId;
+use crate::link::input::Inbound;
 use crate::link::phase::Phase;
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
@@ -19,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_conn::closed::{Cause, ConnectError, Deadline};
+use tautline_conn::inbound;
 use tautline_conn::tick::millis;
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::Engine;
@@ -239,7 +241,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             return self.core.fail_dial(id, ConnectError::Ended(Cause::Panicked));
         };
         self.put_link(link);
-        self.visit(driver, token, |core, _, link| {
+        self.visit(driver, token, |core, driver, link| {
             if let Some(longest) = target.connect {
                 link.clock.phase_end = core.shared.now + millis(longest);
                 core.schedule(link);
@@ -252,7 +254,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     }
                     Err(error) => return core.dial_failed(link, Phase::GONE, error),
                 },
-                None => core.secure(link),
+                None => {
+                    if !target.preface.is_empty() {
+                        link.wire.buf(&mut core.shared.pool).put(&target.preface);
+                    }
+                    inbound::secure(&mut Inbound { core, driver, link })
+                }
             };
             if let Err(stop) = begun {
                 core.stop(link, stop);

@@ -61,6 +61,9 @@ pub struct Target {
     pub deflate: Option<DeflateConfig>,
     /// Proxy to tunnel through.
     pub proxy: Option<Proxy>,
+    /// Bytes that the server gets before all others, TLS included: a [header of the PROXY protocol](crate::ProxyHeader). Each
+    /// attempt sends them. They do not go with a [`proxy`](Self::proxy).
+    pub preface: Vec<u8>,
     /// Waits before further attempts and reconnections; `None` connects once.
     pub reconnect: Option<Reconnect>,
     /// Time without a message after which this connection is closed, instead of [`silence`](crate::Deadlines::silence) of all.
@@ -167,6 +170,7 @@ impl Target {
             subprotocols: Vec::new(),
             deflate: None,
             proxy: None,
+            preface: Vec::new(),
             reconnect: None,
             silence: None,
             connect: None,
@@ -247,6 +251,10 @@ impl Target {
                     "the zone of the URI's address is this machine's: a proxy cannot use it; leave out one of them";
                 return Err(ConnectError::Target(error.into()));
             }
+            if !self.preface.is_empty() {
+                let error = "bytes before TLS are for the server itself: leave out the preface or the proxy";
+                return Err(ConnectError::Target(error.into()));
+            }
             self.tunnel(proxy.clone(), &mut Buf::new())?;
         }
         Ok(())
@@ -293,7 +301,7 @@ impl Target {
         let headers = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
         let rest = self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len();
         let rest = rest + self.server_name.as_ref().map_or(0, String::len);
-        let rest = rest + self.addresses.len() * size_of::<SocketAddr>();
+        let rest = rest + self.addresses.len() * size_of::<SocketAddr>() + self.preface.len();
         rest + headers.sum::<usize>() + self.subprotocols.iter().map(String::len).sum::<usize>()
     }
 
@@ -488,6 +496,11 @@ mod tests {
         let error = target.check().unwrap_err();
         assert!(error.is_permanent() && error.to_string().contains("a proxy cannot use it"), "{error}");
         target.uri = "wss://a.example/".parse().unwrap();
+        target.check().unwrap();
+        target.preface = b"PROXY UNKNOWN\r\n".to_vec();
+        let error = target.check().unwrap_err();
+        assert!(error.is_permanent() && error.to_string().contains("leave out the preface"), "{error}");
+        target.proxy = None;
         target.check().unwrap();
     }
 

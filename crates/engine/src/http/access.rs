@@ -79,6 +79,8 @@ pub struct Access<'a> {
     pub traffic: Traffic,
     /// Version of TLS; `None` without TLS.
     pub tls_version: Option<tautline_tls::ProtocolVersion>,
+    /// Whether it came on a stream of HTTP/2. Its bytes are those of the stream then.
+    pub http2: bool,
     /// The application's notes about the request ([`Raw::note`](crate::Raw::note)).
     pub notes: &'a Notes,
 }

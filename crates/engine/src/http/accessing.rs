@@ -130,6 +130,7 @@ impl Accessing {
         let Some(table) = &mut self.table else { return };
         let Some(record) = table.take(link.token) else { return };
         if link.info.dial.is_none() {
+            let tls = link.session.tls_info();
             let Record { asked, began, ended, status, is_cut, closed, traffic, notes } = &*record;
             (table.log.0)(&Access {
                 conn: ConnId { shard, token: link.token },
@@ -143,7 +144,8 @@ impl Accessing {
                 closed: closed.as_ref(),
                 duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began)),
                 traffic: *traffic,
-                tls_version: link.session.tls_info().version,
+                tls_version: tls.version,
+                http2: tls.alpn.as_deref() == Some(b"h2"),
                 notes,
             });
         }

@@ -4,7 +4,7 @@ use crate::handler::Handler;
 use crate::http::late_reply::LateReply;
 use crate::http::push::Push;
 use crate::http::reply::{Reply, Upgrade};
-use crate::link::phase::{Asked, Phase, Wait};
+use crate::link::phase::Asked;
 use crate::turn::reactor::Reactor;
 use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
@@ -13,12 +13,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// The application has answered a request, which may wait no more.
     pub(crate) fn reply_later(&mut self, driver: &mut dyn Driver, token: Token, number: u64, reply: LateReply) {
         self.visit(driver, token, |core, driver, link| {
-            if !matches!(&link.phase, Phase::Waiting(wait) if wait.with.number == number) {
+            if link.phase.waiting().is_none_or(|wait| wait.with.number != number) {
                 return;
             }
-            let Phase::Waiting(wait) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
-            let Wait { head, request, with: Asked { rest, .. } } = *wait;
-            link.phase = Phase::Request(head);
+            let Some((request, Asked { rest, .. })) = link.phase.take_waiting() else { return };
             core.admission.unanswered -= 1;
             core.admission.rejoin_crowd(link, core.shared.now);
             let reply = match reply {

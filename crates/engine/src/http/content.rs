@@ -1,7 +1,7 @@
 use std::fmt;
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// The content of a response that is made while it is sent: [`Reply::Stream`](crate::Reply::Stream).
 ///
@@ -118,7 +118,7 @@ impl ContentSource {
         loop {
             let read = match self {
                 Self::Reader(reader) => reader.read(buf),
-                Self::File(part) => part.file.seek(SeekFrom::Start(part.at)).and_then(|_| part.file.read(buf)),
+                Self::File(part) => part.file.read_at(buf, part.at),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

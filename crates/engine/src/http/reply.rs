@@ -1,6 +1,7 @@
 use crate::http::content::Content;
 use crate::http::push::Push;
 use http::{HeaderMap, StatusCode};
+pub(crate) use tautline_conn::verdict::status_response;
 
 /// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
 ///
@@ -56,16 +57,6 @@ impl<T> Reply<T> {
     pub fn status(status: StatusCode) -> Self {
         Self::Respond(status_response(status))
     }
-}
-
-/// A response whose text is the status code and its standard reason.
-pub(crate) fn status_response(status: StatusCode) -> http::Response<Vec<u8>> {
-    let reason = status.canonical_reason().unwrap_or("");
-    let mut response = http::Response::new(format!("{} {reason}\n", status.as_u16()).into_bytes());
-    *response.status_mut() = status;
-    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
-    response
 }
 
 /// The terms on which a WebSocket is accepted.

@@ -100,6 +100,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return self.end(link, Phase::finishing(peer_finished), Cause::Local);
         }
         self.admission.keep_for_http(link, &self.shared);
+        self.schedule(link);
         link.keep_plain(rest, &mut self.shared.pool);
     }
 

@@ -1,17 +1,17 @@
 //! The opening handshake of both sides, and plain HTTP requests to a server.
 
 use crate::accept::counting::memory_of;
-use crate::accept::limits::Limit;
+use crate::config::Config;
 use crate::dial::times::DialStep;
 use crate::handler::{Handler, Opening};
-use crate::http::reply::{Later, Reply, Upgrade, status_response};
+use crate::http::reply::{Later, Reply, Upgrade};
 use crate::http::request::Request;
 use crate::http::ticket::Source;
 use crate::http::wanted::Wanted;
 use crate::ids::DialId;
 use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
-use crate::link::phase::{Answer, Asked, Phase, Raw, Wait};
+use crate::link::phase::{Answer, Asked, Pages, Phase, Raw};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
@@ -23,24 +23,16 @@ use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::frames;
-use tautline_conn::head::{Begun, CONTINUE, Head, Read};
 use tautline_conn::outbound::Outbound;
 use tautline_conn::proxy_header::looks_like;
 use tautline_conn::tick::millis;
 use tautline_conn::upgrade::{Flaw, accept, refuse};
-use tautline_conn::verdict::Stop;
+use tautline_conn::verdict::{Stop, status_response};
 use tautline_conn::wire::Wire;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
-use tautline_ws::handshake::{self, Established, HandshakeError, Negotiated, Refusal};
+use tautline_ws::handshake::{self, HandshakeError, Negotiated, Refusal};
 use tautline_ws::{Decoder, Role};
-
-impl Shared {
-    /// A request of which nothing has arrived.
-    pub(crate) fn empty_head(&self) -> Box<Head> {
-        Box::new(Head::new(self.config.limits.head))
-    }
-}
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Makes a connection. The handshake deadline runs until it is open.
@@ -85,32 +77,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link
     }
 
-    /// The socket or the tunnel to the server is established: begins TLS, if there is any.
-    pub(crate) fn secure(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
-        if link.session.is_plain() {
-            return self.secured(link);
-        }
-        link.phase = Phase::Tls;
-        // A client speaks first.
-        let _ = link.session.handshake(&mut [], link.wire.buf(&mut self.shared.pool))?;
-        Ok(())
-    }
-
     /// TLS is established, or there is none: begins HTTP.
-    pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+    pub(crate) fn secured(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+    ) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
             if !link.session.is_plain() {
-                self.count_handshake(link);
+                self.shared.count_handshake(link);
             }
             if self.shared.config.http2 && link.session.tls_info().alpn.as_deref() == Some(b"h2") {
-                let phase = Phase::Raw(Raw { carries: true, ..Raw::new(None) });
+                let phase = Phase::Raw(Raw { carrier: Some(Pages::default()), ..Raw::new(None) });
                 let before = std::mem::replace(&mut link.phase, phase);
                 self.admission.end_handshake(link, &before, &self.shared);
                 self.shared.counters.carriers.add(1);
+                self.admission.begin_carrier(link, self.shared.now);
                 self.schedule(link);
+                driver.opened(link.token, &mut []);
                 return Ok(());
             }
-            link.phase = Phase::Request(self.shared.empty_head());
+            link.phase = Phase::request(self.shared.config.limits.head);
             return Ok(());
         };
         if !link.session.is_plain() {
@@ -130,68 +117,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         Ok(())
     }
 
-    /// Counts a TLS handshake with a client, and its time. The deadline of the handshake tells when the connection began.
-    fn count_handshake(&self, link: &Link<E::Session, H::State>) {
-        let left = link.clock.phase_end.saturating_sub(self.shared.now);
-        let took = millis(self.shared.config.deadlines.handshake).saturating_sub(left);
-        let outcomes = self.shared.remote.live_outcomes();
-        let times = if link.session.tls_info().resumed { &outcomes.resumed } else { &outcomes.full };
-        times.add(took);
-    }
-
-    /// Reads a request and answers it. Returns the bytes of `plain` that belonged to it.
-    pub(crate) fn request(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        plain: &[u8],
-    ) -> usize {
-        let Phase::Request(head) = &mut link.phase else { return 0 };
-        match head.read(plain) {
-            Ok((used, Read::Partial)) => return used,
-            Ok((used, Read::Head(request))) => {
-                self.access.note_request(link, &request, &self.shared);
-                if !self.shared.config.front.forwarded_from.is_empty() {
-                    self.note_forwarded(link, request.headers());
-                }
-                self.on_head(driver, link, request);
-                return used;
-            }
-            Ok((used, Read::Whole(body))) => {
-                self.ask(driver, link, body.request, body.reader.content());
-                return used;
-            }
-            Err(error) => {
-                let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
-                // 22 is the type of a TLS handshake record. No HTTP request begins with it.
-                if link.session.is_plain() && head.body.is_none() && begun.first() == Some(&22) {
-                    let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
-                    self.shared.log_peer(Level::Info, &link.info.peer, hint);
-                }
-                if self.engine.is_plain() && head.body.is_none() && !head.answered {
-                    let header = looks_like(begun);
-                    self.hint_at_header(link, header);
-                }
-                self.refuse_request(link, &error);
-            }
-        }
-        plain.len()
-    }
-
-    /// Asks the application for its reply to a request without a body, or begins to read the body.
-    fn on_head(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, request: http::Request<()>) {
-        if self.drain_end.is_some() {
-            return self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
-        }
-        if self.shared.config.raw && self.offer_raw(driver, link, &request) {
+    /// The bytes of a connection that are no request may be those of another protocol.
+    pub(crate) fn hint_at_protocol(&mut self, link: &Link<E::Session, H::State>, plain: &[u8]) {
+        let Phase::Request(head) = &link.phase else { return };
+        if head.body.is_some() {
             return;
         }
-        let Phase::Request(head) = &mut link.phase else { return };
-        match head.begin_body(request, self.shared.config.limits.max_body) {
-            Ok(Begun::Whole(request)) => self.ask(driver, link, request, &[]),
-            Ok(Begun::Body { is_awaited: true }) => link.out.raw(&mut self.shared.pool).put(CONTINUE),
-            Ok(Begun::Body { is_awaited: false }) => {}
-            Err(error) => self.refuse_request(link, &error),
+        let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
+        // 22 is the type of a TLS handshake record. No HTTP request begins with it.
+        if link.session.is_plain() && begun.first() == Some(&22) {
+            let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
+            self.shared.log_peer(Level::Info, &link.info.peer, hint);
+        }
+        if self.engine.is_plain() && !head.answered {
+            self.shared.hint_at_header(link, looks_like(begun));
         }
     }
 
@@ -256,6 +195,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let out = link.out.raw(&mut self.shared.pool);
         if handshake::write_response(response, reply, Some(&date), out) {
             self.admission.keep_for_http(link, &self.shared);
+            // The deadline of requests may be before that of the handshake.
+            self.schedule(link);
         } else {
             self.end(link, Phase::finishing(false), Cause::Local);
         }
@@ -300,23 +241,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Reads the server's response. Returns the bytes of `plain` that belonged to it.
-    pub(crate) fn answer(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        plain: &[u8],
-    ) -> Result<usize, Stop> {
-        let Phase::Answer(answer) = &mut link.phase else { return Ok(0) };
-        let (used, whole) = answer.read(plain)?;
-        if let Some(Established { negotiated, response, .. }) = whole {
-            self.opened(driver, link, negotiated, None, Some(&response));
-        }
-        Ok(used)
-    }
-
     /// The opening handshake is complete: opens the connection and calls `on_open`.
-    fn opened(
+    pub(crate) fn opened(
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
@@ -328,12 +254,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &self.shared);
         }
         let deflate = negotiated.deflate.zip(self.deflate_config(link));
-        if let Some((params, config)) = &deflate {
-            let role = if link.info.dial.is_some() { Role::Client } else { Role::Server };
-            link.decoder = frames::decoder(role, self.shared.config.limits.max_message, deflate.as_ref());
-            link.out.set_deflate(*params, config);
-        }
-        link.decoder.set_streaming(self.shared.config.streaming);
+        let Config { limits, streaming, .. } = &*self.shared.config;
+        frames::open(&mut link.decoder, &mut link.out, deflate.as_ref(), limits.max_message, *streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
         if subprotocol.is_some() {
             link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
@@ -373,13 +295,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Answers a request that is no HTTP or too large with a status, and ends the connection.
-    fn refuse_request(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
-        let limit = Limit::of_head(error, &self.shared.counters);
-        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
-        self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
-    }
-
     /// A request waits for the application's answer.
     pub(crate) fn wait_for_answer(
         &mut self,
@@ -388,11 +303,23 @@ impl<E: Engine, H: Handler> Core<E, H> {
         number: u64,
         wanted: Wanted,
     ) {
-        let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
-        link.phase = Phase::Waiting(Box::new(Wait { head, request, with: Asked { number, rest: Buf::new(), wanted } }));
+        if !link.phase.wait(request, Asked { number, rest: Buf::new(), wanted }) {
+            return;
+        }
         self.admission.unanswered += 1;
         self.admission.leave_crowd(link);
         link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
         self.schedule(link);
+    }
+}
+
+impl Shared {
+    /// Counts a TLS handshake with a client, and its time. The deadline of the handshake tells when the connection began.
+    fn count_handshake<S: Session, T>(&self, link: &Link<S, T>) {
+        let left = link.clock.phase_end.saturating_sub(self.now);
+        let took = millis(self.config.deadlines.handshake).saturating_sub(left);
+        let outcomes = self.remote.live_outcomes();
+        let times = if link.session.tls_info().resumed { &outcomes.resumed } else { &outcomes.full };
+        times.add(took);
     }
 }

@@ -137,6 +137,8 @@ pub(crate) struct More {
     pub(crate) reconnects: bool,
     /// Whether the event of another connection has made a WebSocket of it, and the loop has not noted that.
     pub(crate) begins: bool,
+    /// Whether texts that are published together leave as one array.
+    pub(crate) joins: bool,
     /// The first bytes that the connection carries which are opened already.
     pub(crate) plain: u32,
     /// The client's way, if it is not the peer of the socket.

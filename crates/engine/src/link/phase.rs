@@ -4,16 +4,13 @@ use crate::http::content::ContentSource;
 use crate::http::wanted::Wanted;
 use tautline_buf::Buf;
 use tautline_conn::head::Head;
-pub(crate) use tautline_conn::phase::{Answer, Finish, Linger, Raw, Wish};
+pub(crate) use tautline_conn::phase::{Answer, Finish, Linger, Pages, Raw, Wish};
 
 /// The means to seal the bytes of a loop's connection.
 pub(crate) type Transport<'a> = tautline_conn::wire::Transport<'a, Asked, Streaming>;
 
 /// The state of a loop's connection.
 pub(crate) type Phase = tautline_conn::phase::Phase<Asked, Streaming>;
-
-/// An HTTP request that waits for the application's answer.
-pub(crate) type Wait = tautline_conn::phase::Wait<Asked>;
 
 /// The application's side of a request that waits.
 pub(crate) struct Asked {

@@ -90,16 +90,16 @@ pub(crate) struct Clock {
 impl<S, T> Link<S, T> {
     /// The next deadline, and the action that is then due.
     pub(crate) fn next_due(&self, deadlines: &Deadlines) -> (Tick, Due) {
+        self.times().next(&self.phase, deadlines)
+    }
+
+    /// The times from which its deadlines count.
+    pub(crate) fn times(&self) -> Times {
         let Clock { heard, phase_end, .. } = self.clock;
-        let (ping_sent, reads) = (self.ping_sent, !self.driver_paused);
+        // The reader of a response says nothing.
+        let reads = !self.driver_paused && !self.out.is_push();
         let stuck_since = self.wire.is_in_flight().then(|| self.wire.stuck_since());
-        if self.out.is_push() {
-            // The reader of a response says nothing.
-            let mut own = deadlines.clone();
-            (own.idle, own.silence) = (None, None);
-            return Times { heard, phase_end, ping_sent, reads, stuck_since }.next(&self.phase, &own);
-        }
-        Times { heard, phase_end, ping_sent, reads, stuck_since }.next(&self.phase, deadlines)
+        Times { heard, phase_end, ping_sent: self.ping_sent, reads, stuck_since }
     }
 
     /// The first bytes of `carry` that are opened already: the rest of a record, held back amid it.
@@ -118,6 +118,11 @@ impl<S, T> Link<S, T> {
     /// Whether `on_drain` must be called now.
     pub(crate) fn is_drained(&self) -> bool {
         self.out.is_drained(&self.wire) && (self.phase.takes_messages() || self.phase.is_raw())
+    }
+
+    /// Whether texts that are published together leave as one array.
+    pub(crate) fn joins(&self) -> bool {
+        self.cold.as_ref().and_then(|cold| cold.more.as_ref()).is_some_and(|more| more.joins)
     }
 
     /// Whether the application wants to connect again at once.

@@ -1,6 +1,6 @@
 //! The memory that a connection holds beside its own state.
 
-use crate::link::phase::Phase;
+use crate::link::phase::{Pages, Phase};
 use crate::link::state::{HandshakeCost, Link};
 use crate::memory::account::{Held, Kept};
 use tautline_buf::Pool;
@@ -41,9 +41,10 @@ impl<S, T> Link<S, T> {
             _ => 0,
         };
         let is_handshaking = self.phase.is_handshaking();
+        let carrier = if let Phase::Raw(raw) = &self.phase { raw.carrier.map_or(0, Pages::bytes) } else { 0 };
         Held {
             heads: head + if is_handshaking { carry } else { 0 },
-            partial: message + if is_handshaking { 0 } else { carry },
+            partial: message + carrier + if is_handshaking { 0 } else { carry },
             sending: cork + self.wire.memory(),
             queued,
             deflate: inflater + deflater,

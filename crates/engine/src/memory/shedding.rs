@@ -11,7 +11,7 @@
 //! The shards are those of one server, or of all servers that share a [`MemoryBudget`](crate::MemoryBudget). A shard closes
 //! connections of its own if they have at least an equal part of the weight that could be closed. One shard's always have.
 
-use crate::accept::admission::RETRY;
+use crate::accept::admission::{Admission, RETRY};
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
@@ -81,14 +81,14 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     #[inline(never)]
     fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
         self.take_notes();
-        self.core.report_memory();
+        self.core.admission.report_memory(&mut self.core.shared);
         if self.core.shared.account.grown || self.core.shared.account.due || is_due {
             self.apply_budget(driver, self.core.shared.account.grown);
         }
         if is_due || self.core.admission.due {
             self.apply_limits(driver);
             // Nobody may come by for long.
-            self.core.report_memory();
+            self.core.admission.report_memory(&mut self.core.shared);
         }
         if self.core.shared.account.due {
             self.core.admission.look_at = self.core.shared.now;
@@ -112,7 +112,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             return;
         }
         self.core.shared.pool.trim();
-        self.core.report_memory();
+        self.core.admission.report_memory(&mut self.core.shared);
         let counters = self.core.admission.budget().counters();
         let used = counters.memory();
         let (from, to) = close_from_and_to(budget, makes_room);
@@ -146,7 +146,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             self.visit(driver, *token, |core, _, link| core.shed(link));
         }
         self.core.shared.pool.trim();
-        self.core.report_memory();
+        self.core.admission.report_memory(&mut self.core.shared);
         let is_exceeded = self.core.admission.budget().used() > from as u64;
         self.core.shared.account.due = is_exceeded && !heaviest.is_empty();
         // If nothing heavy is left, new connections and subscriptions are refused, until others have gone.
@@ -157,45 +157,54 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
-    fn report_memory(&mut self) {
-        let Shared { topics, timers, remote, pool, counters, account, .. } = &mut self.shared;
+impl Admission {
+    /// Reports a shard's memory to those that share its budget.
+    fn report_memory(&self, shared: &mut Shared) {
+        let Shared { topics, timers, remote, pool, counters, account, .. } = shared;
         let common = Common {
             topics: topics.memory(),
             timers: timers.memory(),
-            sources: self.admission.memory(),
+            sources: self.memory(),
             application: remote.application().bytes(),
         };
         account.report(pool, &common, counters);
-        self.admission.membership.report(self.shared.account.weight());
+        self.membership.report(account.weight());
     }
 
     /// Refuses a new connection if memory is short.
-    pub(crate) fn refuses(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) -> bool {
-        let budget = self.admission.budget().bytes();
-        let is_short = self.admission.budget().used() >= refuse_from(budget);
+    pub(crate) fn refuses(
+        &mut self,
+        shared: &mut Shared,
+        driver: &mut dyn Driver,
+        token: Token,
+        peer: &Address,
+    ) -> bool {
+        let budget = self.budget().bytes();
+        let is_short = self.budget().used() >= refuse_from(budget);
         if is_short {
-            let name = self.shared.config.limits.name_of_memory();
-            self.shared.counters.connections_refused.add(1);
-            if self.admission.is_news(NEWS + 1, self.shared.now) {
+            let name = shared.config.limits.name_of_memory();
+            shared.counters.connections_refused.add(1);
+            if self.is_news(NEWS + 1, shared.now) {
                 log::warn!("7/8 of {name} ({budget}) are used: new connections are refused");
             }
-            self.shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of {name} ({budget}) are used"));
+            shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of {name} ({budget}) are used"));
             driver.close(token, true);
-            self.admission.check();
-            if self.shared.account.refuses_for(REFUSING, self.shared.now) {
-                self.admission.budget().make_room(true);
-                self.admission.membership.check_others();
+            self.check();
+            if shared.account.refuses_for(REFUSING, shared.now) {
+                self.budget().make_room(true);
+                self.membership.check_others();
             }
-            if self.shared.account.asked_at + ASK <= self.shared.now {
+            if shared.account.asked_at + ASK <= shared.now {
                 // They may have unused buffers.
-                self.shared.account.asked_at = self.shared.now;
-                self.admission.membership.check_others();
+                shared.account.asked_at = shared.now;
+                self.membership.check_others();
             }
         }
         is_short
     }
+}
 
+impl<E: Engine, H: Handler> Core<E, H> {
     /// Closes a connection, and frees its memory at once, but for bytes that the driver has.
     fn shed(&mut self, link: &mut Link<E::Session, H::State>) {
         let (name, budget) = (self.shared.config.limits.name_of_memory(), self.admission.budget().bytes());

@@ -23,6 +23,7 @@ use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_conn::frames;
 use tautline_conn::front::Via;
+use tautline_conn::head::Head;
 use tautline_conn::outbound::Outbound;
 use tautline_conn::proxy_header::ProxyHeader;
 use tautline_conn::wire::Wire;
@@ -187,6 +188,7 @@ pub(crate) fn place_link<E: Engine, H: Handler>(
         link.info.dial = Some(id);
     } else {
         core.admission.count_connection();
+        core.admission.enter_again(&core.shared, &link);
         if !matches!(link.phase, Phase::Request(_))
             && let Some(table) = &mut core.access.table
         {
@@ -234,7 +236,7 @@ fn target_of<H: Handler>(handler: &mut H, outgoing: &Outgoing, life: &Life, stat
 }
 
 fn phase_of(shared: &Shared, moved_at: Tick, life: &Life) -> Phase {
-    let head = || shared.empty_head();
+    let head = || Box::new(Head::new(shared.config.limits.head));
     match *life {
         Life::Open => Phase::Open,
         Life::Idle([left, _]) => {

@@ -183,7 +183,7 @@ fn life_of<S, T>(link: &Link<S, T>, now: Tick) -> Result<Life, Reason> {
         Phase::Open if link.out.is_push() => Err(|staying| &mut staying.handshaking),
         Phase::Open => Ok(Life::Open),
         // It carries other connections, which cannot move.
-        Phase::Raw(raw) if raw.carries => Err(|staying| &mut staying.handshaking),
+        Phase::Raw(raw) if raw.carrier.is_some() => Err(|staying| &mut staying.http2),
         Phase::Raw(raw) if raw.wish == Wish::Stay => Ok(Life::Raw(SavedRaw {
             ours: raw.ends.ours,
             peer_finished: raw.ends.peer_finished,
@@ -220,6 +220,9 @@ fn save<'d, E: Engine, H: Handler>(
 ) -> Result<(BorrowedFd<'d>, Saved), Reason> {
     let Core { handler, slots, shared, dials, access, .. } = core;
     let Slot::Link(link) = &mut slots[index] else { return Err(CLOSING) };
+    if driver.carrier(link.token).is_some() {
+        return Err(|staying| &mut staying.http2);
+    }
     let life = life_of(link, now)?;
     let outgoing = link.info.dial.map(|id| outgoing_of(dials, id, now)).transpose()?;
     let mut session = room.session();

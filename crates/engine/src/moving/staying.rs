@@ -31,10 +31,12 @@ pub struct Staying {
     pub state: usize,
     /// Raw, with a state that the handler does not save: with a request that a proxy passes on, or idle to a server of it.
     pub forwarding: usize,
+    /// With HTTP/2: the connections, and their streams.
+    pub http2: usize,
 }
 
 /// The names of the reasons, and the same in words for an operator.
-const REASONS: [(&str, &str); 8] = [
+const REASONS: [(&str, &str); 9] = [
     ("handshaking", "without a WebSocket"),
     ("closing", "closing"),
     ("outgoing", "outgoing and not established"),
@@ -43,6 +45,7 @@ const REASONS: [(&str, &str); 8] = [
     ("socket", "with a socket that cannot be given away"),
     ("state", "with a state that the handler does not save"),
     ("forwarding", "of requests that are passed on"),
+    ("http2", "with HTTP/2"),
 ];
 
 impl Staying {
@@ -57,6 +60,7 @@ impl Staying {
             self.socket,
             self.state,
             self.forwarding,
+            self.http2,
         ];
         REASONS.into_iter().map(|(name, _)| name).zip(counts)
     }
@@ -72,6 +76,7 @@ impl Staying {
             "socket" => &mut self.socket,
             "state" => &mut self.state,
             "forwarding" => &mut self.forwarding,
+            "http2" => &mut self.http2,
             _ => return,
         };
         *count += more;

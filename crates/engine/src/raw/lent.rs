@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use tautline_conn::message::{Delivery, Outgoing};
 use tautline_conn::notes::Notes;
-use tautline_io::Driver;
+use tautline_io::{Address, Driver};
 use tautline_tls::record::MAX_PLAIN;
 use tautline_ws::CloseCode;
 
@@ -76,6 +76,14 @@ impl<T> Raw<'_, T> {
         }
         out.write(bytes, transport, outlet);
         Some(out.buffered(transport.wire))
+    }
+
+    /// The address of this end. `None` if the driver does not know it, and within calls that send nothing at once, such as for
+    /// [`RawEvent::Opened`](crate::RawEvent).
+    #[must_use]
+    pub fn local(&self) -> Option<Address> {
+        let DriverOutlet { driver, token, .. } = &self.conn.outlet;
+        driver.as_ref()?.local(*token)
     }
 
     /// Ends our direction behind what was written. The peer's stays open. The connection is over once both have ended.
@@ -149,6 +157,12 @@ pub struct Others<'a, T> {
 }
 
 impl<T> Others<'_, T> {
+    /// Milliseconds from the begin of the loop to this turn, as [`Raw::turn_millis`] has them.
+    #[must_use]
+    pub const fn turn_millis(&self) -> u64 {
+        self.shared.now
+    }
+
     /// Writes bytes, as [`Raw::write`] does. Many leave at once, before further ones of the same input arrive.
     pub fn write(&mut self, to: ConnId, bytes: &[u8]) -> Option<usize> {
         let (parts, driver, shared) = self.parts(to)?;

@@ -7,7 +7,7 @@ use crate::http::request::Request;
 use crate::ids::{ConnId, DialId};
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
-use crate::link::phase::{Finish, Phase, Raw as RawPhase, Wish};
+use crate::link::phase::{Finish, Pages, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
 use crate::raw::lent::Raw;
@@ -96,11 +96,21 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.paused {
             return 0;
         }
+        if matches!(&link.phase, Phase::Raw(raw) if raw.wish != Wish::Stay) {
+            // An event of another connection in this turn has ended the application's part, so these bytes are what follows it.
+            self.grant(link);
+            return 0;
+        }
         self.shared.visit.spend(MESSAGE);
         let len = plain.len();
         if link.phase.carries() {
             driver.opened(link.token, plain);
             self.shared.visit.spend(len);
+            let held = driver.held_for_carrier(link.token);
+            if let Phase::Raw(raw) = &mut link.phase {
+                raw.carrier = Some(Pages::of(held));
+                link.charged |= held > 0;
+            }
             return len;
         }
         let used = self.lend_raw(Some(driver), link, |handler, raw| handler.on_bytes(raw, plain)).min(len);
@@ -224,8 +234,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Reports the end of a raw connection.
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
-        if raw.carries {
-            return;
+        if raw.carrier.is_some() {
+            return self.admission.leave_crowd(link);
         }
         if let Some(head) = &raw.head {
             self.access.note_notes(link, head.notes.clone(), &self.shared);

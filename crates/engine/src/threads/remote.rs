@@ -110,7 +110,7 @@ pub(crate) type Commands = CommandReceiver<Command>;
 ///     }
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardHandleError {
     /// Too many commands wait already: the shard does not keep up.
@@ -146,6 +146,12 @@ impl fmt::Display for ShardHandleError {
             Self::InHandler => "a handler must not wait for a shard's answer",
             Self::TimedOut => "the shard did not answer in time: a handler blocks it, or it has too much to do",
         })
+    }
+}
+
+impl fmt::Debug for ShardHandleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -21,6 +21,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tautline_conn::config::SlowConsumer;
 use tautline_conn::message::Outgoing;
 use tautline_ws::{Kind, Prepared};
 
@@ -121,6 +122,14 @@ impl Bridge {
         let topic: Arc<str> = topic.into();
         let number = self.lines().listen(topic.clone(), Arc::new(listener));
         Listening { bridge: self.clone(), topic, number }
+    }
+
+    /// Has `policy` choose the policy for slow readers of messages of other hosts, by topic, instead of
+    /// [`Config::slow_consumer`](crate::Config). A message of this host has that of its publisher.
+    ///
+    /// It is called on the broker's thread, and must not block.
+    pub fn set_slow_readers(&self, policy: impl Fn(&str) -> Option<SlowConsumer> + Send + Sync + 'static) {
+        self.lines().set_slow_readers(Arc::new(policy));
     }
 
     /// The totals so far, and the present state. For any thread; nothing waits for it.

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use tautline_conn::config::SlowConsumer;
 use tautline_conn::message::Outgoing;
 use tautline_io::Waker;
 use tautline_ws::{Kind, Prepared};
@@ -20,6 +21,9 @@ const CAPACITY: Capacity = Capacity { commands: 16_384, bytes: 16 << 20 };
 
 /// A part of the program that hears a topic's messages of other hosts.
 pub(crate) type Listener = Arc<dyn Fn(Kind, &[u8]) + Send + Sync>;
+
+/// The policy for slow readers of a topic's messages of other hosts.
+pub(crate) type SlowReaders = Arc<dyn Fn(&str) -> Option<SlowConsumer> + Send + Sync>;
 
 /// A listener, and the number by which it is removed.
 type NumberedListener = (u64, Listener);
@@ -113,6 +117,7 @@ pub(crate) struct Lines {
     shards: RwLock<Vec<ShardHandle>>,
     listeners: RwLock<HashMap<Arc<str>, Vec<NumberedListener>>>,
     next_listener: AtomicU64,
+    slow_readers: RwLock<Option<SlowReaders>>,
     is_connected: AtomicBool,
     is_stopped: AtomicBool,
     /// Whether there is news for the bridge's thread.
@@ -136,6 +141,7 @@ impl Lines {
             shards: RwLock::default(),
             listeners: RwLock::default(),
             next_listener: AtomicU64::default(),
+            slow_readers: RwLock::default(),
             is_connected: AtomicBool::default(),
             is_stopped: AtomicBool::default(),
             news: Mutex::default(),
@@ -238,6 +244,10 @@ impl Lines {
         }
         drop(listeners);
         self.unfollow(&Interest::Topic(topic.clone()));
+    }
+
+    pub(crate) fn set_slow_readers(&self, policy: SlowReaders) {
+        *self.slow_readers.write().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
     pub(crate) fn stop(&self) {
@@ -389,6 +399,8 @@ impl Inbox {
         let Some(first) = shards.first() else { return };
         let mut message = Outgoing::binary(payload);
         message.kind = kind;
+        let slow_readers = self.lines.slow_readers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        message.policy = slow_readers.and_then(|policy| policy(topic));
         let publication = Publication::to_topic(topic, message, first.published());
         for shard in &*shards {
             if shard.publish_encoded(publication.clone()).is_err() {

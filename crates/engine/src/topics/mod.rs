@@ -5,7 +5,9 @@
 pub(crate) mod broker;
 pub(crate) mod broker_link;
 pub(crate) mod closings;
+pub(crate) mod counted;
 pub(crate) mod interest;
+pub(crate) mod joining;
 pub(crate) mod letters;
 pub(crate) mod memory_broker;
 pub(crate) mod publications;

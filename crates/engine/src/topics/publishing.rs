@@ -9,6 +9,7 @@
 
 use crate::handler::Handler;
 use crate::link::state::Link;
+use crate::topics::joining::{Array, Joined};
 use crate::topics::publications::Publication;
 use crate::topics::recipients::Destination;
 use crate::topics::topic::Step;
@@ -17,6 +18,7 @@ use crate::turn::shared::Shared;
 use crate::turn::slot::Slot;
 use crate::turn::visit::TIME;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tautline_conn::message::Delivery;
 use tautline_io::{Driver, Token};
 use tautline_tls::{Engine, Session};
 
@@ -131,13 +133,14 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     /// they are in the cache.
     fn deliver_run(&mut self, driver: &mut dyn Driver, most: usize, last: bool) -> usize {
         let mut run = std::mem::take(&mut self.core.shared.publications.run);
+        let mut joined = std::mem::take(&mut self.joined);
         let cost = run.iter().map(|publication| 1 + publication.len() / COST).sum::<usize>().max(1);
         let most = (most / cost).max(1);
         let Some(first) = run.first_mut() else { return 1 };
         let mut walk = std::mem::take(&mut self.walk);
         let Step { looked, more } = match &mut first.to {
             Destination::Topic(topic) => self.core.shared.topics.next_subscribers(topic, most, &mut walk),
-            Destination::All => self.next_connections(most, &mut walk),
+            Destination::All => next_connections(&self.core.slots, &mut self.unserved, most, &mut walk),
             Destination::Conns(conns) => {
                 walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
                 Step { looked: walk.len(), more: !conns.is_empty() }
@@ -151,49 +154,82 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 Step { looked, more: from > 0 }
             }
         };
+        let counts = match run.first().map(|first| &first.to) {
+            Some(Destination::Topic(topic)) => self.core.shared.topics.counts_of(topic),
+            _ => None,
+        };
+        let (mut delivered, mut dropped) = (0, 0);
         for &token in &walk {
             let Some(mut link) = self.take(token) else { continue };
-            let sent = catch_unwind(AssertUnwindSafe(|| self.core.shared.publish_run(driver, &mut link, &run)));
+            let sent =
+                catch_unwind(AssertUnwindSafe(|| self.core.shared.publish_run(driver, &mut link, (&run, &mut joined))));
+            if let Ok((of_delivered, of_dropped)) = sent {
+                delivered += of_delivered;
+                dropped += of_dropped;
+            }
             match sent {
                 // Closed where visits expect a panic. The other subscribers get the messages all the same.
                 Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
-                Ok(()) if last || more => self.visit_link(driver, link, |_, _, _| {}),
-                Ok(()) => {
+                Ok(_) if last || more => self.visit_link(driver, link, |_, _, _| {}),
+                Ok(_) => {
                     self.core.access.count_traffic(&link, &self.core.shared);
                     self.core.shared.mark_dirty(&mut link);
                     self.put(token, Slot::Link(link));
                 }
             }
         }
+        if let Some(counts) = counts {
+            counts.add(delivered, dropped);
+        }
         let spent = looked.saturating_mul(cost).max(1);
         walk.clear();
         self.walk = walk;
         if more {
             self.core.shared.publications.run = run;
+            self.joined = joined;
         } else {
             run.clear();
             self.core.shared.publications.run = run;
         }
         spent
     }
+}
 
-    /// Appends the next connections of a walk over all to `batch`, of at most `most` slots.
-    fn next_connections(&mut self, most: usize, batch: &mut Vec<Token>) -> Step {
-        let from = self.unserved.saturating_sub(most);
-        let token = |slot: &Slot<E::Session, H::State>| match slot {
-            Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
-            _ => None,
-        };
-        batch.extend(self.core.slots.get(from..self.unserved).unwrap_or_default().iter().filter_map(token));
-        let looked = self.unserved - from;
-        self.unserved = from;
-        Step { looked, more: from > 0 }
-    }
+/// Appends the next connections of a walk over all to `batch`, of at most `most` slots of those that are `unserved`.
+fn next_connections<S, T>(slots: &[Slot<S, T>], unserved: &mut usize, most: usize, batch: &mut Vec<Token>) -> Step {
+    let from = unserved.saturating_sub(most);
+    let token = |slot: &Slot<S, T>| match slot {
+        Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
+        _ => None,
+    };
+    batch.extend(slots.get(from..*unserved).unwrap_or_default().iter().filter_map(token));
+    let looked = *unserved - from;
+    *unserved = from;
+    Step { looked, more: from > 0 }
 }
 
 impl Shared {
-    /// Sends the messages of a run to one of their subscribers.
-    fn publish_run<S: Session, T>(&mut self, driver: &mut dyn Driver, link: &mut Link<S, T>, run: &[Publication]) {
+    /// Sends the messages of a run to one of their subscribers. Returns the numbers of those that were delivered and dropped.
+    fn publish_run<S: Session, T>(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<S, T>,
+        (run, joined): (&[Publication], &mut Joined),
+    ) -> (u64, u64) {
+        let (mut delivered, mut dropped) = (0, 0);
+        if run.len() > 1
+            && link.joins()
+            && let Some(joined) = joined.of(run, &self.published)
+        {
+            for Array { message, number } in joined {
+                match self.publish_to(driver, link, message) {
+                    Delivery::Sent | Delivery::Queued(_) => delivered += number,
+                    Delivery::Dropped => dropped += number,
+                    _ => {}
+                }
+            }
+            return (delivered, dropped);
+        }
         for publication in run {
             if publication.except == Some(link.token) {
                 continue;
@@ -202,7 +238,13 @@ impl Shared {
             if let Some(receipts) = &publication.receipts {
                 receipts.count(delivery);
             }
+            match delivery {
+                Delivery::Sent | Delivery::Queued(_) => delivered += 1,
+                Delivery::Dropped => dropped += 1,
+                _ => {}
+            }
             self.taken(publication.timed, delivery);
         }
+        (delivered, dropped)
     }
 }

@@ -4,11 +4,13 @@
 //! would need a search through all patterns for each message, so there are none.
 
 use crate::conn::Conn;
+use crate::context::ShardContext;
 use crate::ids::ConnId;
 use crate::link::info::Cold;
 use crate::link::state::Link;
 use crate::threads::remote::ShardHandleError;
 use crate::topics::closings::Closing;
+use crate::topics::counted::TopicCounts;
 use crate::topics::publications::Publication;
 use crate::topics::reach::{Reach, Withheld};
 use crate::topics::receipt::Receipt;
@@ -41,6 +43,16 @@ impl<T> Conn<'_, T> {
     /// ```
     pub fn subscribe_prefix(&mut self, prefix: &str) -> bool {
         self.subscribe_to(Scope::Prefix, prefix)
+    }
+
+    /// Subscribes like [`subscribe`](Self::subscribe), and has the topic on this shard counted in `counts`, in the stead of earlier
+    /// ones: its subscribers, and the deliveries of its messages.
+    pub fn subscribe_counted(&mut self, topic: &str, counts: &Arc<TopicCounts>) -> bool {
+        let is_subscribed = self.subscribe(topic);
+        if is_subscribed {
+            self.outlet.shared.topics.count_in(topic, counts);
+        }
+        is_subscribed
     }
 
     fn subscribe_to(&mut self, scope: Scope, name: &str) -> bool {
@@ -171,6 +183,13 @@ impl<T> Conn<'_, T> {
     #[must_use]
     pub fn subscribers(&self, topic: &str) -> usize {
         self.outlet.shared.topics.count(topic)
+    }
+}
+
+impl ShardContext<'_> {
+    /// Has the topics of this shard that are [counted](Conn::subscribe_counted) counted in others from now on, or not any more.
+    pub fn count_anew(&mut self, of: impl FnMut(&str) -> Option<Arc<TopicCounts>>) {
+        self.shared.topics.count_anew(of);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Topics of a shard and their subscribers.
 
 use crate::sized::{map_memory, name_memory, shrink_map};
+use crate::topics::counted::{CountedTopic, TopicCounts};
 use crate::topics::roster::Roster;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ struct Subscribers {
     all: Roster<Token>,
     /// The subscribers that the walk in progress has still to serve, from the last of them to the first.
     unserved: usize,
+    /// Its place in the counts that an application wants. Few topics have one, so it takes a pointer here.
+    counted: Option<Box<CountedTopic>>,
 }
 
 impl Subscribers {
@@ -47,7 +50,21 @@ impl Subscribers {
             hole = self.unserved;
         }
         self.all.remove_at(hole);
+        self.count();
         true
+    }
+
+    fn count_in(&mut self, counts: &Arc<TopicCounts>) {
+        if self.counted.as_ref().is_none_or(|known| !Arc::ptr_eq(known.counts(), counts)) {
+            self.counted = Some(Box::new(CountedTopic::new(counts.clone())));
+            self.count();
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some(counted) = &mut self.counted {
+            counted.set(self.all.len());
+        }
     }
 }
 
@@ -90,6 +107,7 @@ impl Topics {
         let subscribers = lists.entry(shared.clone()).or_default();
         let before = subscribers.all.memory();
         let is_new = subscribers.all.add(token);
+        subscribers.count();
         let after = subscribers.all.memory();
         self.bytes = self.bytes - before + after;
         if !is_known {
@@ -139,6 +157,30 @@ impl Topics {
         subscribers.all.contains(token).then(|| name.clone())
     }
 
+    /// Has a topic with subscribers counted.
+    pub(crate) fn count_in(&mut self, topic: &str, counts: &Arc<TopicCounts>) {
+        if let Some(subscribers) = self.by_name.get_mut(topic) {
+            subscribers.count_in(counts);
+        }
+    }
+
+    /// Has all topics counted that have counts. `of` chooses others for them.
+    pub(crate) fn count_anew(&mut self, mut of: impl FnMut(&str) -> Option<Arc<TopicCounts>>) {
+        for (name, subscribers) in &mut self.by_name {
+            if subscribers.counted.is_some() {
+                match of(name) {
+                    Some(counts) => subscribers.count_in(&counts),
+                    None => subscribers.counted = None,
+                }
+            }
+        }
+    }
+
+    /// The counts of a topic.
+    pub(crate) fn counts_of(&self, topic: &str) -> Option<Arc<TopicCounts>> {
+        Some(self.by_name.get(topic)?.counted.as_ref()?.counts().clone())
+    }
+
     /// The subscribers of exactly this name or prefix.
     pub(crate) fn subscribers(&self, scope: Scope, name: &str) -> usize {
         let lists = match scope {
@@ -177,7 +219,7 @@ impl Topics {
             && let Some(list) = self.walk.last().copied()
         {
             let begin = batch.len();
-            let done = self.list_mut(topic, list).is_none_or(|Subscribers { all, unserved }| {
+            let done = self.list_mut(topic, list).is_none_or(|Subscribers { all, unserved, .. }| {
                 let from = unserved.saturating_sub(most - looked);
                 batch.extend_from_slice(&all.as_slice()[from..*unserved]);
                 *unserved = from;

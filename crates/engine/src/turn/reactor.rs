@@ -6,6 +6,7 @@ use crate::handler::Handler;
 use crate::link::state::Link;
 use crate::moving::restored::Restored;
 use crate::threads::remote::Commands;
+use crate::topics::joining::Joined;
 use crate::turn::core::Core;
 use crate::turn::slot::Slot;
 use crate::turn::stall::Stall;
@@ -32,6 +33,8 @@ pub(crate) struct Reactor<E: Engine, H: Handler> {
     pub(crate) draining: Option<Draining>,
     /// Memory for the subscribers to whom messages are being sent.
     pub(crate) walk: Vec<Token>,
+    /// The messages that are being sent, for connections that join texts.
+    pub(crate) joined: Joined,
     /// Whether the application knows that the shard has begun.
     pub(crate) is_started: bool,
     /// The slots that a walk over all connections has still to serve, from the last of them to the first.

@@ -7,6 +7,7 @@ use crate::offload::{Done, Handshakes};
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
 use crate::turn::clock::tick;
+use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
 use crate::turn::visit::{RESTING, Visit};
@@ -15,7 +16,7 @@ use std::io;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::tick::millis;
-use tautline_io::{CarrierEnd, Driver, End, Listener, Received, Sink, Token};
+use tautline_io::{CarrierEnd, Driver, End, Listener, Received, Sink, StreamFault, Token};
 use tautline_tls::Engine;
 
 /// Bytes that a command counts for: about as many take as long to process.
@@ -104,8 +105,8 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             self.core.shared.pool.give(out);
             return;
         };
-        self.visit_link(driver, link, |core, _, link| {
-            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
+        self.visit_link(driver, link, |core, driver, link| {
+            if let Err(stop) = core.continue_offloaded(driver, link, session, (wire, out), result) {
                 core.stop(link, stop);
             }
         });
@@ -113,15 +114,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 
     /// Goes on with connections that rest, in this turn's time. One of them has a visit in each turn, unless what they published
     /// fills the shard.
-    #[inline]
     pub(crate) fn go_on_resting(&mut self, driver: &mut dyn Driver) {
-        if !self.core.resting.is_empty() {
-            self.visit_resting(driver);
+        if self.core.resting.is_empty() {
+            return;
         }
-    }
-
-    #[inline(never)]
-    fn visit_resting(&mut self, driver: &mut dyn Driver) {
         let begun = self.core.clock.elapsed();
         // A connection that rests again has its turn in the next one.
         for _ in 0..self.core.resting.len() {
@@ -187,7 +183,8 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         // The only place that takes input, so that the compiler inlines all of it here.
         self.visit_link(driver, link, |core, driver, link| {
             core.take_input(driver, link, data);
-            if begun.is_none() && link.goes_on() {
+            // The streams of a connection are counted by themselves: their requests are others that open.
+            if begun.is_none() && link.goes_on() && !link.phase.carries() {
                 core.openings.serve();
             }
         });
@@ -209,6 +206,33 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
             if end.is_some() {
                 core.end(link, Phase::finishing(false), Cause::Local);
             }
+        });
+    }
+
+    fn carries(&mut self, _driver: &mut dyn Driver, token: Token, some: bool) {
+        let Core { slots, admission, shared, .. } = &mut self.core;
+        let Some(Slot::Link(link)) = slots.get(token.index as usize) else { return };
+        if link.token != token || !link.phase.carries() {
+            return;
+        }
+        if some {
+            admission.leave_crowd(link);
+        } else {
+            admission.begin_carrier(link, shared.now);
+        }
+    }
+
+    fn stream_failed(&mut self, driver: &mut dyn Driver, token: Token, stream: u32, fault: StreamFault) {
+        self.visit(driver, token, |core, _, link| {
+            let counters = &core.shared.counters;
+            match fault {
+                StreamFault::Streams => counters.streams_refused.add(1),
+                StreamFault::Window => counters.stream_windows_exceeded.add(1),
+                StreamFault::Head => counters.stream_heads_too_big.add(1),
+                _ => counters.streams_faulty.add(1),
+            }
+            let line = format_args!("HTTP/2 refuses stream {stream}: {fault}");
+            core.shared.log_peer(Level::Info, &link.info.peer, line);
         });
     }
 

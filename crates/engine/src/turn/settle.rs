@@ -97,6 +97,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         self.grant(link);
+        if matches!(link.phase, Phase::Linger(_)) {
+            // Another connection's event has ended it. The end of our direction goes behind the output, which has left above.
+            self.flush(driver, link);
+        }
         if matches!(link.phase, Phase::Streaming(_)) {
             self.stream(driver, link);
         }

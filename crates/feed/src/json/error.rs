@@ -6,7 +6,7 @@ use crate::number::{NumberError, NumberFault};
 const EXCERPT: usize = 32;
 
 /// A message that is not JSON, or does not have the value that a decoder asked for. Its sender is at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct JsonError {
     /// Offset in the message.
     pub at: usize,
@@ -99,6 +99,12 @@ impl fmt::Display for JsonError {
             Expected::Number(NumberFault::LeadingZero) => formatter.write_str(" without a needless zero before it"),
             _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

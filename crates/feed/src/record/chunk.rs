@@ -16,12 +16,18 @@ pub struct Chunk {
 }
 
 /// An event with a payload above [`MAX_PAYLOAD`], which no recording takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "a recording takes payloads of at most {MAX_PAYLOAD} bytes")
+    }
+}
+
+impl fmt::Debug for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

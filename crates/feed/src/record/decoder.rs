@@ -7,7 +7,7 @@ use super::event::{Direction, Event, Kind};
 use super::varint;
 
 /// A place in a recording that cannot be read. All events before it were returned already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RecordError {
     /// Offset in the recording.
     pub offset: u64,
@@ -44,6 +44,12 @@ impl fmt::Display for RecordError {
             RecordFault::Damaged { events: None } => formatter.write_str("a block is damaged, with its header"),
             RecordFault::Torn(len) => write!(formatter, "it ends within a block, of which {len} bytes are there"),
         }
+    }
+}
+
+impl fmt::Debug for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

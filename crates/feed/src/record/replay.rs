@@ -22,7 +22,6 @@ pub struct Replay<R> {
 }
 
 /// The reason why a recording cannot be read on.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The file cannot be read.
@@ -78,6 +77,12 @@ impl fmt::Display for ReplayError {
             Self::Io(error) => write!(formatter, "the recording cannot be read: {error}"),
             Self::Record(error) => error.fmt(formatter),
         }
+    }
+}
+
+impl fmt::Debug for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,7 +1,7 @@
 use core::fmt;
 
 /// A binary message that does not fit its schema. Its sender is at fault, or the schema is not the sender's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SbeError {
     /// The message's name in the schema. The header has the name of its composite.
     pub message: &'static str,
@@ -40,6 +40,12 @@ impl fmt::Display for SbeError {
             SbeFault::Template(id) => write!(formatter, "the message is of template {id}"),
             SbeFault::EmptyEntries => formatter.write_str("its entries have no bytes"),
         }
+    }
+}
+
+impl fmt::Debug for SbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -18,7 +18,7 @@ const MOST_DEPTH: usize = 16;
 const MOST_BYTES: usize = 65_535;
 
 /// A schema that no code can be generated for. Its author is at fault, or it uses a part of the standard that is not supported.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SchemaError {
     /// The line of the schema, from one on.
     pub line: u32,
@@ -29,6 +29,12 @@ pub struct SchemaError {
 impl fmt::Display for SchemaError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "line {} of the SBE schema: {}", self.line, self.reason)
+    }
+}
+
+impl fmt::Debug for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

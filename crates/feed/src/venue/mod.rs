@@ -132,7 +132,7 @@ impl<'a> Request<'a> {
 }
 
 /// A message of a venue cannot be read: it is not as documented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// It is no JSON, or has a field of another type.
@@ -150,6 +150,12 @@ impl fmt::Display for DecodeError {
             Self::Field(name) => write!(f, "the venue's message has no proper `{name}`"),
             Self::LastNumber => write!(f, "the venue's message has the number {}, which none can follow", u64::MAX),
         }
+    }
+}
+
+impl fmt::Debug for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -8,6 +8,31 @@ use super::judgement::{Verdict, fault, note, warning};
 const NGINX: &str = "(nginx: proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection \
                      upgrade)";
 
+/// HTTP/2 of which a half works: browsers use what SETTINGS announce, and do not try again by HTTP/1.1.
+pub(super) fn judge_http2(facts: &Facts) -> Option<Verdict> {
+    let found = facts.http2.as_ref().filter(|found| found.offered)?;
+    let Some(websockets) = found.websockets else {
+        let error = found.error.as_deref().unwrap_or("no SETTINGS came");
+        let remedy = "take h2 out of the server's ALPN, or correct the backend of that protocol: browsers prefer h2";
+        return Some(fault("http2.broken", format!("the server offers h2 and does not speak it: {error}"), remedy));
+    };
+    // A fault of both versions is no matter of HTTP/2.
+    let upgrades = facts.http.as_ref().is_some_and(|http| http.upgraded);
+    if !websockets || !upgrades || found.pong_ms.is_some() {
+        return None;
+    }
+    let what = match (&found.error, found.status) {
+        (Some(error), _) => error.clone(),
+        (None, Some(status)) if (200..300).contains(&status) => return None,
+        (None, status) => format!("it answers {}", status.map_or_else(|| "nothing".to_owned(), |it| it.to_string())),
+    };
+    let title = format!("the server announces WebSockets over HTTP/2, and opens none: {what}");
+    let remedy = "let the application behind it take extended CONNECT (RFC 8441), or stop announcing it (HAProxy: \
+                  h2-workaround-bogus-websocket-clients; Envoy: no allow_connect; Go: GODEBUG=http2xconnect=0): \
+                  browsers do not fall back to HTTP/1.1";
+    Some(fault("http2.websocket", title, remedy))
+}
+
 pub(super) fn judge(facts: &Facts) -> Vec<Verdict> {
     let Some(http) = &facts.http else { return Vec::new() };
     if let Some(trouble) = &http.trouble {

@@ -1,8 +1,8 @@
 //! One fault at a time, planted in the facts of a good endpoint.
 
 use super::super::facts::{
-    Address, Answer, Certificate, Certified, Chain, Close, Dns, Facts, Http, Idle, Offer, OtherAddress, Resumption,
-    Scan, Session, Sizes, Staple, Status, Tls, Trouble, TroubleKind, Trust,
+    Address, Answer, Certificate, Certified, Chain, Close, Dns, Facts, Http, Http2, Idle, Offer, OtherAddress,
+    Resumption, Scan, Session, Sizes, Staple, Status, Tls, Trouble, TroubleKind, Trust,
 };
 use super::*;
 use tautline::layers::tls::alert::Alert;
@@ -328,4 +328,32 @@ fn the_gravest_verdict_is_first_and_thresholds_count() {
     assert_eq!(ids, ["threshold", "resumption.none"]);
     refused(&mut facts, 404);
     assert!(!is_usable(&facts));
+}
+
+#[test]
+fn http2_of_which_a_half_works_is_a_fault() {
+    let http2 = || Http2 { offered: true, websockets: Some(true), ..Http2::default() };
+    let announced = |facts: &mut Facts| facts.http2 = Some(http2());
+    for good in [
+        Http2::default(),
+        Http2 { websockets: Some(false), ..http2() },
+        Http2 { status: Some(200), pong_ms: Some(1.0), ..http2() },
+    ] {
+        assert_eq!(found(|facts| facts.http2 = Some(good)), []);
+    }
+    check(&[
+        ("http2.broken", "ALPN", |f| f.http2 = Some(Http2 { offered: true, ..Http2::default() })),
+        ("http2.websocket", "allow_connect", |f| {
+            f.http2 = Some(Http2 { offered: true, websockets: Some(true), status: Some(501), ..Http2::default() });
+        }),
+        ("http2.websocket", "RFC 8441", |f| {
+            let error = Some("the server reset the stream: PROTOCOL_ERROR".to_owned());
+            f.http2 = Some(Http2 { offered: true, websockets: Some(true), error, ..Http2::default() });
+        }),
+    ]);
+    let also_by_http1 = found(|facts| {
+        announced(facts);
+        refused(facts, 403);
+    });
+    assert_eq!(also_by_http1.iter().map(|verdict| verdict.id).collect::<Vec<_>>(), ["upgrade.forbidden"]);
 }

@@ -43,12 +43,18 @@ impl fmt::Debug for AdminToken {
 }
 
 /// A text is no token of an admin listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InvalidAdminToken;
 
 impl fmt::Display for InvalidAdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a token has {LEAST} visible ASCII characters or more; make one by `openssl rand -hex 32`")
+    }
+}
+
+impl fmt::Debug for InvalidAdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

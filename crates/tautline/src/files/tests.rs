@@ -79,6 +79,34 @@ fn errors_name_the_file() {
     );
 }
 
+/// Each certificate has its own demand on clients, and a change of its authorities is a change of the files.
+#[test]
+fn a_certificate_has_authorities_of_its_own() {
+    let folder = Folder::new("own-roots");
+    let certificate = issued();
+    let chain = folder.write("cert.pem", &certificate.chain);
+    let key = folder.write("key.pem", certificate.key.as_slice());
+    let roots: Vec<u8> = authority().certificate().into();
+    let ca = folder.write("ca.pem", &roots);
+    let plain = CertificateFiles::new(&chain, &key);
+    let [needs, takes] = [("needs", true), ("takes", false)].map(|(rule, required)| {
+        ServerFiles::new(ServerConfig::default())
+            .certificate(plain.clone())
+            .certificate(plain.clone().with_client_roots(rule, &ca, required))
+    });
+    let config = needs.load().unwrap();
+    assert!(config.certificates[0].client_rule.is_none() && config.client_auth == ClientAuth::None);
+    let rule_of = |files: &ServerFiles| files.load().unwrap().certificates[1].client_rule.clone();
+    assert!(rule_of(&needs) == Some(ClientRule::new("needs", ClientAuth::Required(roots.clone()))));
+    assert!(rule_of(&takes) == Some(ClientRule::new("takes", ClientAuth::Optional(roots))));
+    assert!(!needs.have_changed());
+    fs::write(&ca, "no authority").unwrap();
+    assert!(needs.have_changed());
+    let Err(error) = needs.load() else { panic!("it was taken") };
+    let said = error.to_string();
+    assert!(said.contains("authority for client certificates") && said.contains("ca.pem"), "{said}");
+}
+
 #[test]
 fn concurrent_reloads_apply_in_the_order_of_reading() {
     let folder = Folder::new("order");

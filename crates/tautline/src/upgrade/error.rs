@@ -16,7 +16,6 @@ use std::io;
 ///     }
 /// }
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum HandOverError {
     /// The new process did not take over. This server goes on as before.
@@ -42,6 +41,12 @@ impl fmt::Display for HandOverError {
                 write!(f, "the new process took over and then failed ({error}): {connections} connections are lost")
             }
         }
+    }
+}
+
+impl fmt::Debug for HandOverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -8,13 +8,13 @@ use super::part::{Go, News, Part, ROUNDS, Way, news, stuck};
 use super::protocol::{Input, Old, OldDo as Do};
 use super::settings::HandOver;
 use super::upgrades::Legacy;
-use crate::{CloseCode, ServerHandle};
+use crate::{Restart, ServerHandle};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::TryLockError;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use tautline_engine::{SAVED_FORMAT, ShardHandle};
+use tautline_engine::{SAVED_FORMAT, ShardHandle, Totals};
 
 /// How long connections in their handshake may go on in the old process before it drains.
 const HANDSHAKES: Duration = Duration::from_secs(2);
@@ -59,7 +59,8 @@ impl ServerHandle {
         }
         for server in settings.also.iter().chain([self]) {
             server.leave_listening();
-            server.drain(CloseCode::new(1012), "service restart", settings.deadline);
+            // Their clients return one by one.
+            server.drain_for_restart(&Restart::default().with_reason("service restart"), settings.deadline);
         }
         Ok(handed)
     }
@@ -114,12 +115,12 @@ impl ServerHandle {
     }
 
     /// The totals of this server after an upgrade.
-    fn legacy(&self, handed: &HandedOver, stopped: Duration) -> Legacy {
+    fn legacy(&self, handed: &HandedOver, application: Totals, stopped: Duration) -> Legacy {
         let mut upgrades = self.upgrades();
         upgrades.count(handed);
         let reloads = self.reloader().reloads();
         let broker = self.broker_counters().unwrap_or_default().totals();
-        Legacy { upgrades, reloads: [reloads.done, reloads.failed], broker, stopped }
+        Legacy { upgrades, reloads: [reloads.done, reloads.failed], broker, application, stopped }
     }
 }
 
@@ -127,6 +128,7 @@ impl ServerHandle {
 struct Moving<'s> {
     server: &'s ServerHandle,
     also: &'s [ServerHandle],
+    totals: &'s Totals,
     control: Channel,
     /// The ways of the loops, until they take part.
     ways: Vec<Way>,
@@ -146,6 +148,7 @@ impl<'s> Moving<'s> {
         let mut moving = Self {
             server,
             also: &settings.also,
+            totals: &settings.totals,
             control,
             ways: Vec::new(),
             parts: Vec::new(),
@@ -287,7 +290,7 @@ impl<'s> Moving<'s> {
         let stopped = self.start.elapsed();
         self.handed.pause = stopped;
         self.patience = Duration::from_secs(1);
-        let totals = self.server.legacy(&self.handed, stopped).encode();
+        let totals = self.server.legacy(&self.handed, self.totals.clone(), stopped).encode();
         self.control.send(Kind::Commit, &totals, &[])
     }
 }

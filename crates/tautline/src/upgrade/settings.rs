@@ -2,6 +2,7 @@
 
 use crate::ServerHandle;
 use std::time::Duration;
+use tautline_engine::Totals;
 
 /// Settings of [`ServerHandle::hand_over`](crate::ServerHandle::hand_over).
 ///
@@ -23,10 +24,12 @@ pub struct HandOver {
     /// [takes them](crate::PreparedServer::take_listening_of) by their number here. Their connections do not move. These servers
     /// drain once the new process serves, and go on if the upgrade fails. Default: none.
     pub also: Vec<ServerHandle>,
+    /// Totals of the application, which the new process finds in [`ServerHandle::totals_before`]. Default: none.
+    pub totals: Totals,
 }
 
 impl Default for HandOver {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), user: None, also: Vec::new() }
+        Self { deadline: Duration::from_secs(10), user: None, also: Vec::new(), totals: Totals::default() }
     }
 }

@@ -411,7 +411,7 @@ fn a_connection_with_too_much_to_move_stays_and_holds_up_no_other() {
     client.finish();
     let mut said = Vec::new();
     large.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-    let close = [&[0x88][..], &[17], &1012_u16.to_be_bytes(), b"service restart"].concat();
+    let close = [&[0x88][..], &[32], &1012_u16.to_be_bytes(), b"retry-after=0s service restart"].concat();
     while !said.ends_with(&close) {
         let mut byte = [0];
         large.read_exact(&mut byte).unwrap();

@@ -73,6 +73,8 @@ pub(crate) struct Legacy {
     pub(crate) reloads: [u64; 2],
     /// The broker's counters, by their names.
     pub(crate) broker: Totals,
+    /// Those of the application.
+    pub(crate) application: Totals,
     /// The time from the first loop that stopped to the word.
     pub(super) stopped: Duration,
 }
@@ -84,6 +86,7 @@ impl Legacy {
         totals.put("reloads/done", self.reloads[0]);
         totals.put("reloads/failed", self.reloads[1]);
         self.broker.iter().for_each(|(name, value)| totals.put(format!("broker/{name}"), value));
+        self.application.iter().for_each(|(name, value)| totals.put(format!("application/{name}"), value));
         totals.put("stopped", u64::try_from(self.stopped.as_nanos()).unwrap_or(u64::MAX));
         totals.encode()
     }
@@ -98,9 +101,10 @@ impl Legacy {
                 "reloads/done" => legacy.reloads[0] += value,
                 "reloads/failed" => legacy.reloads[1] += value,
                 "stopped" => legacy.stopped = Duration::from_nanos(value),
-                name => match name.strip_prefix("broker/") {
-                    Some(name) => legacy.broker.put(name, value),
-                    None => legacy.upgrades.add(name, value),
+                name => match name.split_once('/') {
+                    Some(("broker", name)) => legacy.broker.put(name, value),
+                    Some(("application", name)) => legacy.application.put(name, value),
+                    _ => legacy.upgrades.add(name, value),
                 },
             }
         }
@@ -127,10 +131,18 @@ mod tests {
         let stopped = Duration::from_micros(1500);
         let mut broker = Totals::default();
         broker.put("passed", 9);
-        let legacy = Legacy { upgrades: upgrades.clone(), reloads: [4, 1], broker: broker.clone(), stopped };
+        let mut application = Totals::default();
+        application.put("hub/chat:*/publications", 7);
+        let legacy = Legacy {
+            upgrades: upgrades.clone(),
+            reloads: [4, 1],
+            broker: broker.clone(),
+            application: application.clone(),
+            stopped,
+        };
         let read = Legacy::decode(&legacy.encode());
         assert_eq!((read.upgrades, read.reloads, read.stopped), (upgrades.clone(), [4, 1], stopped));
-        assert_eq!(read.broker, broker);
+        assert_eq!((read.broker, read.application), (broker, application));
         assert_eq!((upgrades.done, upgrades.moved, upgrades.refused, upgrades.staying.tls), (2, 20, 4, 6));
         assert_eq!(upgrades.pause.sum(), Duration::from_millis(70));
     }

@@ -1,5 +1,8 @@
 use crate::fake::{Event, Fake};
-use crate::{AccessLog, Config, Conn, Front, Handler, Opening, Outgoing, Prefixes, ProxyHeader, Reply, Request, Shard};
+use crate::{
+    AccessLog, Config, Conn, Front, Gate, Handler, Opening, Outgoing, Place, Prefixes, ProxyHeader, Reply, Request,
+    Shard,
+};
 use log::Level::Info;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -335,4 +338,70 @@ fn slow_bodies_push_out_those_of_their_own_client() {
     assert!(!bench.is_reset(0) && bench.is_reset(1) && !bench.is_reset(19));
     bench.bytes(0, b"hello");
     assert_eq!(bench.seen(), [format!("192.0.2.7:0 by {DIRECT}")]);
+}
+
+/// Lets each client have one connection at a time.
+#[derive(Debug, Default)]
+struct One {
+    inside: Arc<Mutex<Vec<String>>>,
+}
+
+struct Inside(Arc<Mutex<Vec<String>>>, String);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().retain(|client| *client != self.1);
+    }
+}
+
+impl Gate for One {
+    fn enter(&self, client: &Address) -> Option<Place> {
+        let is_inside = self.inside.lock().unwrap().contains(&client.to_string());
+        (!is_inside).then(|| self.enter_again(client))
+    }
+
+    fn enter_again(&self, client: &Address) -> Place {
+        self.inside.lock().unwrap().push(client.to_string());
+        Place::new(Inside(self.inside.clone(), client.to_string()))
+    }
+}
+
+/// A bench whose gate lets each client have one connection, and those that are inside.
+fn gated(front: Front) -> (Bench, Arc<Mutex<Vec<String>>>) {
+    let one = One::default();
+    let inside = one.inside.clone();
+    (Bench::new(front, |config| config.gate = Some(Arc::new(one))), inside)
+}
+
+#[test]
+fn a_gate_refuses_connections_until_others_of_the_client_end() {
+    let (mut bench, inside) = gated(Front::default());
+    bench.push(Event::Accept);
+    let lines = log_lines(Info, || bench.push(Event::Accept));
+    assert!(!bench.is_reset(0) && bench.is_reset(1));
+    assert!(has(&lines, "127.0.0.1:1: refused: its source has too many connections"), "{lines:?}");
+    assert_eq!((bench.shard.counters().connections, bench.shard.counters().connections_refused), (1, 1));
+    bench.push(Event::Finished(0));
+    (0..3).for_each(|_| bench.shard.turn(None).unwrap());
+    assert!(inside.lock().unwrap().is_empty());
+    bench.push(Event::Accept);
+    assert!(!bench.is_reset(2));
+}
+
+#[test]
+fn a_gate_is_asked_for_the_client_of_a_header_and_not_for_its_proxy() {
+    let (mut bench, inside) = gated(proxied());
+    for _ in 0..3 {
+        bench.push(Event::Accept);
+    }
+    bench.bytes(0, &[v1("192.0.2.7"), get("")].concat());
+    bench.bytes(1, &[v1("192.0.2.8"), get("")].concat());
+    bench.bytes(2, &[v1("192.0.2.7"), get("")].concat());
+    assert_eq!([0, 1, 2].map(|number| bench.is_reset(number)), [false, false, true]);
+    assert_eq!(inside.lock().unwrap().len(), 2);
+    // Requests that a proxy passes on share its connections, so there is no limit to them.
+    let (mut bench, inside) = gated(front(|front| front.forwarded_from = listed(&["127.0.0.1"])));
+    bench.push(Event::Accept);
+    bench.push(Event::Accept);
+    assert!(!bench.is_reset(1) && inside.lock().unwrap().is_empty());
 }

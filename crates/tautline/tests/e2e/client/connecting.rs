@@ -5,7 +5,7 @@ use crate::common::server::{client_config, config};
 use crate::common::{App, Over, PATIENCE, serve, serve_at};
 use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tautline::{Source, Target};
+use tautline::{Keepalive, Source, Target, TcpOptions};
 use tautline_testkit::ClosedPort;
 
 fn target(uri: &str) -> Target {
@@ -218,4 +218,49 @@ fn connects_from_the_address_and_interface_of_each_target() {
     let error = failure(nowhere, client_config(), config());
     assert!(error.contains("\"no-such-if\"") && error.contains("ip link"), "{error}");
     server.stop();
+}
+
+/// Whether the kernel runs a timer for the connection that has this port at one end, as for probes of an idle one
+/// (`proc_net_tcp` of the kernel's documentation). `None` before it is established.
+fn has_timer(at_this_end: bool, port: u16) -> Option<bool> {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let column = if at_this_end { 1 } else { 2 };
+    let mut found = rows.filter(|row| row[column].ends_with(&format!(":{port:04X}")) && row[3] == "01");
+    found.next().map(|row| row[5].starts_with("02:"))
+}
+
+fn await_timer(at_this_end: bool, port: u16) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match has_timer(at_this_end, port) {
+            Some(found) => return found,
+            None => assert!(Instant::now() < end, "no connection"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn both_ends_have_tcp_options() {
+    for keepalive in
+        [None, Some(Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(9), probes: 3 })]
+    {
+        let mut options = TcpOptions::default();
+        options.keepalive = keepalive;
+        // The other end is a socket without options.
+        let server = tautline::Server::plain().listen("127.0.0.1:0".parse().unwrap()).tcp(options.clone());
+        let server = server.start(|_| App::default()).unwrap();
+        let tautline::Address::Tcp(address) = &server.addresses()[0] else { panic!("not TCP") };
+        let _client = TcpStream::connect(address).unwrap();
+        assert_eq!(await_timer(true, address.port()), keepalive.is_some());
+        server.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
+        server.join().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (client, _) = start(target(&format!("ws://127.0.0.1:{port}/")).with_tcp(options), App::default());
+        let _accepted = listener.accept().unwrap();
+        assert_eq!(await_timer(false, port), keepalive.is_some());
+        drop(client);
+    }
 }
