@@ -1,6 +1,7 @@
 //! A listener's certificates, and their names, which say whether a request came to the right connection.
 
 use std::path::{Path, PathBuf};
+use tautline::CertificateFiles;
 use tautline::layers::tls::fields::Fields;
 use tautline::layers::tls::names::AlternativeName;
 use tautline::layers::tls::pem;
@@ -12,27 +13,107 @@ pub struct CertificatePaths {
     pub cert: PathBuf,
     /// The private key, PEM.
     pub key: PathBuf,
+    /// The demand on the clients of its hosts; `None` if they show no certificate.
+    pub clients: Option<Clients>,
 }
 
-/// The names of several certificates, of which the loops choose one by the name for which a client asks in TLS (SNI).
-///
-/// Each has names in lower case, and wildcards as `*.example.com`.
+/// The certificates that the clients of a host show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clients {
+    /// The file of their authorities, PEM.
+    pub ca: PathBuf,
+    /// Whether a client needs one.
+    pub certified: Certified,
+}
+
+/// Whether a client needs a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certified {
+    /// It does.
+    #[default]
+    Required,
+    /// It may show one, which then must be by one of the authorities.
+    Optional,
+}
+
+impl CertificatePaths {
+    /// The files for a server, with the rule about clients.
+    #[must_use]
+    pub fn files(&self) -> CertificateFiles {
+        let files = CertificateFiles::new(&self.cert, &self.key);
+        match &self.clients {
+            Some(clients) => {
+                files.with_client_roots(clients.rule(), &clients.ca, clients.certified == Certified::Required)
+            }
+            None => files,
+        }
+    }
+}
+
+impl Clients {
+    /// The name of this rule in TLS. A connection tells by which rule it was accepted.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        let ca = self.ca.display();
+        match self.certified {
+            Certified::Required => format!("required by {ca}"),
+            Certified::Optional => format!("optional by {ca}"),
+        }
+    }
+}
+
+/// The names of the certificates, of which the loops choose one by the name for which a client asks in TLS (SNI), and their
+/// rules about clients.
 #[derive(Debug, PartialEq, Eq)]
-pub struct CertificateNames(Vec<Vec<String>>);
+pub struct CertificateNames(Vec<Named>);
+
+/// The names of one certificate in lower case, and wildcards as `*.example.com`.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    names: Vec<String>,
+    /// The rule about the clients of these names.
+    rule: Option<String>,
+}
 
 impl CertificateNames {
-    /// Reads the certificates. `None` if there are fewer than two, or if one cannot be read, which the start or the reload of
-    /// TLS reports.
+    /// Reads the certificates. `None` if nothing depends on their names: there are fewer than two, without a rule about clients.
+    ///
+    /// # Errors
+    /// If a certificate cannot be read: its number, and the fault in words.
+    pub fn read(
+        paths: &[CertificatePaths],
+        read: impl Fn(&Path) -> Result<Vec<u8>, String>,
+    ) -> Result<Option<Self>, (usize, String)> {
+        if paths.len() < 2 && paths.iter().all(|paths| paths.clients.is_none()) {
+            return Ok(None);
+        }
+        let named = |(number, paths): (usize, &CertificatePaths)| {
+            let names = read(&paths.cert).and_then(|chain| {
+                let how = || format!("the names in {} cannot be read: give a certificate in PEM", paths.cert.display());
+                names_of(&chain).ok_or_else(how)
+            });
+            let names = names.map_err(|why| (number, why))?;
+            Ok(Named { names, rule: paths.clients.as_ref().map(Clients::rule) })
+        };
+        let all: Result<Vec<_>, _> = paths.iter().enumerate().map(named).collect();
+        all.map(|all| Some(Self(all)))
+    }
+
+    /// The rule about the clients of a host, or of clients that name none.
     #[must_use]
-    pub fn read(paths: &[CertificatePaths], read: impl Fn(&Path) -> Result<Vec<u8>, String>) -> Option<Self> {
-        if paths.len() < 2 {
-            return None;
-        }
-        let all = paths.iter().map(|paths| names_of(&read(&paths.cert).ok()?)).collect::<Option<Vec<_>>>();
-        if all.is_none() {
-            log::warn!("requests for a host of another certificate are answered: a certificate cannot be read");
-        }
-        all.map(Self)
+    pub fn rule(&self, host: Option<&str>) -> Option<&str> {
+        let serving = host.map_or(0, |host| self.serving(host).first().copied().unwrap_or_default());
+        self.0.get(serving)?.rule.as_deref()
+    }
+
+    /// A name that this certificate shares with one before it whose rule about clients is another, and the number of that one.
+    #[must_use]
+    pub fn conflict(&self, number: usize) -> Option<(&str, usize)> {
+        let own = self.0.get(number)?;
+        let before = self.0.iter().take(number).enumerate().filter(|(_, other)| other.rule != own.rule);
+        before
+            .flat_map(|(at, other)| other.names.iter().map(move |name| (name.as_str(), at)))
+            .find(|(name, _)| own.names.iter().any(|own| own == name))
     }
 
     /// Whether a connection that asked for this name may have requests for a host: a certificate serves both.
@@ -46,7 +127,7 @@ impl CertificateNames {
     fn serving(&self, name: &str) -> Vec<usize> {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let having = |name: &str| -> Vec<usize> {
-            let all = self.0.iter().enumerate().filter(|(_, names)| names.iter().any(|own| own == name));
+            let all = self.0.iter().enumerate().filter(|(_, one)| one.names.iter().any(|own| own == name));
             all.map(|(at, _)| at).collect()
         };
         let exact = having(&name);
@@ -59,7 +140,8 @@ impl CertificateNames {
             return below;
         }
         // The first certificate serves names that none has, and so do others for its names.
-        self.0.iter().enumerate().filter(|(_, names)| Some(*names) == self.0.first()).map(|(at, _)| at).collect()
+        let first = self.0.first().map(|one| &one.names);
+        self.0.iter().enumerate().filter(|(_, one)| Some(&one.names) == first).map(|(at, _)| at).collect()
     }
 }
 
@@ -79,7 +161,15 @@ mod tests {
     use super::*;
 
     fn names(all: &[&[&str]]) -> CertificateNames {
-        CertificateNames(all.iter().map(|names| names.iter().map(|name| (*name).to_owned()).collect()).collect())
+        with_rules(&all.iter().map(|names| (*names, None)).collect::<Vec<_>>())
+    }
+
+    fn with_rules(all: &[(&[&str], Option<&str>)]) -> CertificateNames {
+        let named = |&(names, rule): &(&[&str], Option<&str>)| Named {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            rule: rule.map(str::to_owned),
+        };
+        CertificateNames(all.iter().map(named).collect())
     }
 
     #[test]
@@ -112,5 +202,34 @@ mod tests {
         let names = names(&[&["a.example"], &["a.example"], &["b.example"]]);
         assert!(names.serve("a.example", "a.example") && names.serve("c.example", "a.example"));
         assert!(!names.serve("a.example", "b.example"));
+    }
+
+    #[test]
+    fn a_host_has_the_rule_of_the_certificate_that_tls_chooses() {
+        let names = with_rules(&[
+            (&["*.a.example", "c.example"], Some("staff")),
+            (&["x.a.example"], None),
+            (&["x.a.example", "b.example"], None),
+        ]);
+        for (host, rule) in [
+            (Some("y.a.example"), Some("staff")),
+            (Some("X.A.example."), None),
+            (Some("b.example"), None),
+            (Some("unknown.example"), Some("staff")),
+            (None, Some("staff")),
+        ] {
+            assert_eq!(names.rule(host), rule, "{host:?}");
+        }
+        assert!((0..3).all(|number| names.conflict(number).is_none()));
+        let names =
+            with_rules(&[(&["a.example", "b.example"], None), (&["c.example"], None), (&["b.example"], Some("x"))]);
+        assert_eq!((names.conflict(1), names.conflict(2)), (None, Some(("b.example", 0))));
+    }
+
+    #[test]
+    fn a_rule_says_whose_certificates_and_whether_they_are_needed() {
+        let rule = |ca: &str, certified| Clients { ca: ca.into(), certified }.rule();
+        let [one, other] = ["a/ca.pem", "b/ca.pem"].map(|ca| rule(ca, Certified::Required));
+        assert!(one.contains("a/ca.pem") && one != other && one != rule("a/ca.pem", Certified::Optional), "{one}");
     }
 }

@@ -3,6 +3,7 @@
 //! All faults of a file are reported at once, each with its line and remedy. A file with a fault makes no plan.
 
 mod backend;
+mod clients;
 mod fault;
 mod file;
 mod files;
@@ -14,8 +15,7 @@ pub use self::fault::{Fault, Faults};
 use self::fault::{Finder, unreadable};
 use self::file::File;
 use self::files::{Files, read_file};
-use crate::certificates::{CertificateNames, CertificatePaths};
-use crate::plan::{Backend, Certified, Plan};
+use crate::plan::{Backend, Plan};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +30,20 @@ pub fn read(path: &Path, before: Option<&Plan>, now: Instant) -> Result<Plan, Fa
     let text = read_file(path)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "the file is no UTF-8: save it as UTF-8".to_owned()));
     let text = text.map_err(|what| unreadable(path, what))?;
-    parse(path, &text, before, now)
+    made(Files::of(path).looking(), path, &text, before, now)
 }
 
 /// Makes a plan of a configuration's text. Files that it names are looked for in the folder of `path`.
 ///
+/// Certificates and keys may be missing: TLS reads them.
+///
 /// # Errors
 /// For each fault in it.
 pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Result<Plan, Faults> {
+    made(Files::of(path), path, text, before, now)
+}
+
+fn made(files: Files<'_>, path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Result<Plan, Faults> {
     let mut finder = Finder::new(path, text);
     let file: File = match toml::from_str(text) {
         Ok(file) => file,
@@ -46,7 +52,7 @@ pub fn parse(path: &Path, text: &str, before: Option<&Plan>, now: Instant) -> Re
             return Err(finder.fail());
         }
     };
-    let reader = Reader { files: Files::of(path), before, now };
+    let reader = Reader { files, before, now };
     let mut plan = reader.plan(file, &mut finder);
     (plan.files, plan.folders) = reader.files.into_seen();
     finder.finish(plan)
@@ -75,27 +81,26 @@ struct Reader<'p> {
 
 impl Reader<'_> {
     fn plan(&self, file: File, finder: &mut Finder<'_>) -> Plan {
-        let certificates = file.certificates.iter();
-        let certificates = certificates
-            .map(|one| CertificatePaths { cert: self.files.path(&one.cert), key: self.files.path(&one.key) })
-            .collect();
         let plain = file.plain.as_ref().is_some_and(|plain| *plain.get_ref());
         let mut plan = Plan {
             listen: file.listen.iter().map(|text| text.get_ref().clone()).collect(),
-            certificates,
             plain,
+            http2: file.http2.as_ref().is_some_and(|http2| *http2.get_ref()),
             request_id: file.request_id.unwrap_or(true),
             traceparent: file.traceparent.unwrap_or(false),
             ..Plan::default()
         };
-        if let Some(plain) = file.plain.as_ref().filter(|plain| *plain.get_ref() && !plan.certificates.is_empty()) {
+        if let Some(plain) = file.plain.as_ref().filter(|plain| *plain.get_ref() && !file.certificates.is_empty()) {
             finder.add(plain.span(), "plain = true serves without TLS: leave it out, or the certificates");
         }
-        plan.names = CertificateNames::read(&plan.certificates, read_file);
-        self.client_certificates(&file, &mut plan, finder);
+        if let Some(http2) = file.http2.as_ref().filter(|_| plan.http2 && plain) {
+            finder
+                .add(http2.span(), "http2 = true needs TLS, by which clients choose it (ALPN): leave it out, or plain");
+        }
+        clients::certificates(&self.files, &file, &mut plan, finder);
         plan.acme = file.acme.and_then(|acme| listener::ordered(&self.files, acme, &plan, finder));
         plan.listener = listener::listener(&file.client, &file.limits, finder);
-        plan.limits = listener::limits(&file.limits, self.before, self.now, finder);
+        listener::limits(&file.limits, &mut plan, self.before, self.now, finder);
         let mut backends = BTreeMap::new();
         for (name, backend) in file.backend {
             let before = self.before.and_then(|plan| plan.backends.iter().find(|old| old.name == *name.get_ref()));
@@ -140,22 +145,6 @@ impl Reader<'_> {
             }
         }
         plan
-    }
-
-    /// The authorities of client certificates.
-    fn client_certificates(&self, file: &File, plan: &mut Plan, finder: &mut Finder<'_>) {
-        plan.client_ca = file.client_ca.as_ref().map(|path| self.files.path(path.get_ref()));
-        if let Some(path) = file.client_ca.as_ref().filter(|_| plan.plain) {
-            finder.add(path.span(), "plain = true serves without TLS: leave it out, or client-ca");
-        }
-        let Some(given) = &file.client_certificate else { return };
-        if plan.client_ca.is_none() {
-            finder.add(given.span(), "client-certificate has no effect without client-ca: add that key");
-        }
-        plan.client_certificate = match given.get_ref() {
-            file::Certified::Required => Certified::Required,
-            file::Certified::Optional => Certified::Optional,
-        };
     }
 }
 

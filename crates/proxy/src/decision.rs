@@ -40,8 +40,7 @@ impl Plan {
         if matches!(*head.method(), Method::CONNECT | Method::TRACE) {
             return Decision::Answer(None, self.status(StatusCode::METHOD_NOT_ALLOWED, ""));
         }
-        if self.is_misdirected(request) {
-            let why = "this connection is for the host of another certificate";
+        if let Some(why) = self.misdirection(request) {
             return Decision::Answer(None, self.status(StatusCode::MISDIRECTED_REQUEST, why));
         }
         let target = head.uri().path_and_query().map_or("/", |target| target.as_str());
@@ -76,18 +75,20 @@ impl Plan {
                 path.truncate(path.find('?').unwrap_or(path.len()));
                 Decision::Files { route, folder, path }
             }
-            Action::Redirect { status, to } => {
+            Action::Redirect { status, to, response: edits } => {
                 let mut response = self.status(*status, "");
                 match HeaderValue::try_from(Action::location(to, &path)) {
                     Ok(location) => _ = response.headers_mut().insert(header::LOCATION, location),
                     Err(_) => return Decision::Answer(Some(route), self.status(StatusCode::BAD_REQUEST, "")),
                 }
+                edits.apply(response.headers_mut());
                 Decision::Answer(Some(route), response)
             }
-            Action::Answer(Answer { status, content_type, body }) => {
+            Action::Answer(Answer { status, content_type, body, response: edits }) => {
                 let mut response = Response::new(body.clone());
                 *response.status_mut() = *status;
                 response.headers_mut().insert(header::CONTENT_TYPE, content_type.clone());
+                edits.apply(response.headers_mut());
                 Decision::Answer(Some(route), response)
             }
         }
@@ -103,15 +104,24 @@ impl Plan {
         Some(response)
     }
 
-    /// Whether the host of a request has another certificate than its connection (RFC 9110, section 7.4).
+    /// The reason why the connection of a request is not for its host (RFC 9110, section 7.4), if it is not.
     ///
-    /// A client without a name in TLS has got the first certificate, and has decided that it will do.
-    fn is_misdirected(&self, request: &Request<'_>) -> bool {
-        let Some((names, server_name)) = self.names.as_ref().zip(request.tls.server_name.as_deref()) else {
-            return false;
-        };
+    /// The host has another certificate, or its clients show other certificates than those of the connection. The connection
+    /// tells its own rule, so it counts too that a reload has changed the rule of the host since.
+    ///
+    /// A client without a name in TLS has got the first certificate, and has decided that it will do. The rule about clients is
+    /// not for the client to decide.
+    fn misdirection(&self, request: &Request<'_>) -> Option<&'static str> {
         let host = authority(request.http).and_then(Host::new);
-        host.is_some_and(|host| !names.serve(server_name, host.as_str()))
+        let (host, server_name) = (host.as_ref().map(Host::as_str), request.tls.server_name.as_deref());
+        if let Some(((names, server_name), host)) = self.names.as_ref().zip(server_name).zip(host)
+            && !names.serve(server_name, host)
+        {
+            return Some("this connection is for the host of another certificate");
+        }
+        let rule = self.names.as_ref().and_then(|names| names.rule(host.or(server_name)));
+        let is_other = rule != request.tls.client_rule.as_deref();
+        is_other.then_some("this connection has another rule about client certificates than the host: connect anew")
     }
 
     /// An answer of the proxy itself: the page of the configuration, or the status in words.
@@ -160,9 +170,10 @@ pub(crate) fn source(peer: &Address) -> Option<IpAddr> {
 }
 
 /// The address of the proxy that told of the client in the request's fields, which the loop's configuration trusts.
-pub(crate) fn proxy_before(request: &Request<'_>) -> Option<IpAddr> {
-    let via = request.via.filter(|via| via.header.is_none() && via.direct != *request.peer)?;
-    source(&via.direct)
+pub(crate) fn proxy_before<'r>(request: &Request<'r>) -> Option<&'r Address> {
+    // Nothing but these fields names another client than the connection itself.
+    let before = request.via?.base();
+    (before != request.peer).then_some(before)
 }
 
 fn target_for(route: &Route, rewrite: Option<&str>, path: &NormalPath) -> String {
@@ -177,7 +188,7 @@ mod tests {
     use super::*;
     use crate::config;
     use std::path::Path;
-    use tautline::http;
+    use tautline::{ProxyHeader, Via, http};
 
     const TEXT: &str = r#"
 [[route]]
@@ -188,9 +199,11 @@ origins = ["https://app.example"]
 [[route]]
 path = "/old"
 redirect = { to = "https://new.example/*", status = 301 }
+response = { set = { Cache-Control = "max-age=60" }, remove = ["Content-Type"] }
 [[route]]
 path = "/down"
 answer = { status = 503, body = "back soon" }
+response.set = { Retry-After = "120" }
 [backend.app]
 servers = ["http://127.0.0.1:1"]
 "#;
@@ -222,6 +235,39 @@ servers = ["http://127.0.0.1:1"]
         assert_eq!(decide(get("/api/%2e%2e/%2e%2e/x")).unwrap_err().0, 400);
         assert_eq!(decide(http::Request::connect("a:1")).unwrap_err().0, 405);
         assert_eq!(decide(http::Request::trace("/api").header("Host", "a")).unwrap_err().0, 405);
+    }
+
+    #[test]
+    fn redirects_and_fixed_answers_get_the_headers_of_their_route() {
+        let plan = config::parse(Path::new("t"), TEXT, None, Instant::now()).unwrap();
+        let headers = |target: &str| {
+            let head = http::Request::get(target).header("Host", "a").body(()).unwrap();
+            let peer = "192.0.2.1:1".parse().unwrap();
+            match plan.decide(&Request::new(&head, &peer, &Default::default())) {
+                Decision::Answer(_, response) => response.into_parts().0.headers,
+                other => panic!("{other:?}"),
+            }
+        };
+        let redirect = headers("/old/a");
+        assert!(redirect["cache-control"] == "max-age=60" && !redirect.contains_key("content-type"), "{redirect:?}");
+        assert_eq!(headers("/down")["retry-after"], "120");
+    }
+
+    #[test]
+    fn the_proxy_that_told_of_a_client_is_known_whatever_its_address() {
+        let (head, peer, tls) = (http::Request::new(()), "192.0.2.7:0".parse().unwrap(), Default::default());
+        let told = |via: Via| {
+            let mut request = Request::new(&head, &peer, &tls);
+            request.via = Some(&via);
+            proxy_before(&request).map(ToString::to_string)
+        };
+        let at = |text: &str| text.parse::<Address>().unwrap();
+        let header = |client: &str| Some(ProxyHeader::new(at(client), at("198.51.100.1:443")));
+        assert_eq!(told(Via::new(at("10.0.0.1:5"), None)).as_deref(), Some("10.0.0.1:5"));
+        assert_eq!(told(Via::new(Address::UnixUnnamed, None)).as_deref(), Some("unix:"));
+        assert_eq!(told(Via::new(at("10.0.0.1:5"), header("10.0.0.2:6"))).as_deref(), Some("10.0.0.2:6"));
+        // The header itself names the client.
+        assert_eq!(told(Via::new(at("10.0.0.1:5"), header("192.0.2.7:0"))), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod answer;
 mod begin;
+mod clock;
 mod meter;
 mod moving;
 mod pairs;
@@ -24,12 +25,13 @@ pub use side::{Arriving, ArrivingMessages, Exchange, ServerSide, Side};
 
 use crate::balance::{Attempt, Lease};
 use crate::decision::Decision;
-use crate::forward::Framing;
+use crate::forward::{Framing, check_switching};
 use crate::identity::Random;
 use crate::live::Live;
 use crate::plan::{Endpoint, Place};
 use crate::resolved::Resolved;
 use begin::Begin;
+use clock::Clock;
 use meter::note_place;
 use peer::{Other, Peer, bound};
 use pool::Pool;
@@ -39,7 +41,7 @@ use std::mem::take;
 use std::time::{Duration, Instant};
 use tautline::http::{Method, Response, StatusCode};
 use tautline::layers::engine::{Others, Raw, RawEvent};
-use tautline::layers::ws::handshake::Reply as Shape;
+use tautline::layers::ws::handshake::{Reply as Shape, accept_for};
 use tautline::{
     Address, Cause, CloseCode, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Reply, Request, Target,
 };
@@ -57,13 +59,15 @@ pub struct Edge {
     /// Clients that wait for a connection to be made.
     pending: HashMap<DialId, ConnId>,
     random: Random,
+    clock: Clock,
 }
 
 impl Edge {
     /// A handler that follows the plan of the moment.
     #[must_use]
     pub fn new(live: Live) -> Self {
-        Self { live, pool: Pool::default(), pending: HashMap::new(), random: Random::default() }
+        let (pool, pending) = (Pool::default(), HashMap::new());
+        Self { live, pool, pending, random: Random::default(), clock: Clock::default() }
     }
 
     /// Chooses a server for a request, and sends it there or begins to connect.
@@ -73,7 +77,7 @@ impl Edge {
         client: ConnId,
         exchange: &mut Exchange,
     ) -> Result<(), (StatusCode, String)> {
-        let now = Instant::now();
+        let (now, read) = (self.clock.at(others.turn_millis()), Instant::now());
         // The server of an attempt before may have another request now.
         exchange.lease = None;
         (exchange.server, exchange.dial) = (None, None);
@@ -85,7 +89,9 @@ impl Edge {
         let Some(endpoint) = exchange.endpoint().cloned() else {
             return Err((StatusCode::BAD_GATEWAY, "the server has no address".to_owned()));
         };
-        while let Some(idle) = self.pool.take(&endpoint) {
+        while exchange.may_share()
+            && let Some(idle) = self.pool.take(&endpoint)
+        {
             if let Some(Side::Server(server)) = others.state(idle)
                 && server.client.is_none()
             {
@@ -97,7 +103,7 @@ impl Edge {
                 server.reuse(client);
                 others.write(idle, &head);
                 exchange.server = Some(idle);
-                exchange.meter.sent(now);
+                exchange.meter.sent(read);
                 exchange.due = now + exchange.backend.times.head;
                 return Ok(());
             }
@@ -106,9 +112,10 @@ impl Edge {
         let target = target(&endpoint, exchange.backend.times.connect);
         let mut target = target.map_err(|error| unusable(error.to_string()))?;
         target.addresses = exchange.resolved().map(Resolved::next).unwrap_or_default();
+        target.preface.clone_from(&exchange.preface);
         let dial = others.shard().handle().connect(target).map_err(|error| unusable(error.to_string()))?;
         exchange.dial = Some(dial);
-        exchange.meter.connects(now);
+        exchange.meter.connects(read);
         self.pending.insert(dial, client);
         Ok(())
     }
@@ -164,10 +171,9 @@ impl Edge {
         let Some(endpoint) = exchange.endpoint().cloned() else { return raw.end() };
         let head = exchange.head();
         let _ = raw.write(&head);
-        let now = Instant::now();
-        let (took, open) = exchange.meter.connected(now);
+        let (took, open) = exchange.meter.connected(Instant::now());
         exchange.server = Some(id);
-        exchange.due = now + exchange.backend.times.head;
+        exchange.due = self.clock.at(raw.turn_millis()) + exchange.backend.times.head;
         *raw.state() = Side::Server(Box::new(ServerSide::new(endpoint, raw.peer().clone(), client, open)));
         let mut others = raw.others();
         others.note(client, |notes| notes.set("connect", took));
@@ -192,7 +198,8 @@ impl Edge {
         match passed {
             Ok(used) => {
                 let times = &exchange.backend.times;
-                exchange.due = Instant::now() + if exchange.body.is_whole() { times.head } else { times.body };
+                let now = self.clock.at(raw.turn_millis());
+                exchange.due = now + if exchange.body.is_whole() { times.head } else { times.body };
                 *raw.state() = Side::Client(exchange);
                 bound(raw, server, waits);
                 used
@@ -250,7 +257,7 @@ impl Edge {
             }
         }
         let Some(body) = &mut server.body else { return bytes.len() };
-        exchange.due = Instant::now() + exchange.backend.times.body;
+        exchange.due = self.clock.at(raw.turn_millis()) + exchange.backend.times.body;
         let mut waits = None;
         let passed = body.pass(&bytes[used..], |piece| {
             exchange.meter.down(piece.len());
@@ -300,6 +307,11 @@ impl Edge {
                 }
             };
         }
+        let accept = accept_for(&exchange.headers);
+        if let Err(flaw) = check_switching(response.headers(), accept.as_ref()) {
+            log::warn!("{}: no WebSocket is opened: {flaw}", exchange.backend.name);
+            return self.give_up(raw, client, exchange, bytes.len());
+        }
         tunnel::join(raw, client, exchange, response, server.open.take());
         let rest = &bytes[used..];
         if let Side::Tunnel { meter, .. } = raw.state() {
@@ -324,7 +336,7 @@ impl Edge {
         }
         finish_client(&mut raw.others(), client, exchange.keep_alive && exchange.body.is_whole());
         server.client = None;
-        let keeps = server.keeps && exchange.body.is_whole();
+        let keeps = server.keeps && exchange.body.is_whole() && exchange.may_share();
         if keeps && self.pool.put(&server.endpoint, raw.id()) {
             raw.pause(false);
             raw.set_timer(exchange.backend.times.idle, IDLE);
@@ -361,7 +373,7 @@ impl Edge {
             exchange.repeats += 1;
             return self.again(&mut others, client, exchange);
         }
-        exchange.server_failed(Instant::now());
+        exchange.server_failed(self.clock.at(others.turn_millis()));
         let why = "the server ended the connection without a response";
         fail(&mut Other(&mut others, client), &exchange, StatusCode::BAD_GATEWAY, why);
     }
@@ -424,7 +436,7 @@ impl Edge {
     }
 
     fn timer(&mut self, raw: &mut Raw<'_, Side>, id: u64) {
-        let now = Instant::now();
+        let now = self.clock.at(raw.turn_millis());
         match take(raw.state()) {
             // A server's end of a tunnel may have been idle before. The client's end has the deadline.
             tunnel @ Side::Tunnel { .. } if id == IDLE => *raw.state() = tunnel,
@@ -478,14 +490,17 @@ impl Handler for Edge {
 
     fn on_raw_request(&mut self, raw: &mut Raw<'_, Side>, request: &Request<'_>) -> bool {
         let plan = self.live.plan();
-        if let Some(response) = plan.too_many(request, Instant::now()) {
+        if let Some(response) = plan.too_many(request, self.clock.at(raw.turn_millis())) {
             return respond(raw, &plan, None, &response, Shape::to(request.http));
         }
         let (route, forward, target) = match plan.decide(request) {
             Decision::Forward { route, forward, target } => (route, forward, target),
             Decision::Answer(route, response) => {
                 raw.note(|notes| notes.set("route", route.map_or("-", |route| route.name.as_str()).into()));
-                return respond(raw, &plan, route, &response, Shape::to(request.http));
+                let mut shape = Shape::to(request.http);
+                // The client is to connect anew.
+                shape.keep_alive &= response.status() != StatusCode::MISDIRECTED_REQUEST;
+                return respond(raw, &plan, route, &response, shape);
             }
             // The loop answers it as any other server does: `on_request`.
             Decision::Files { route, .. } => {
@@ -571,7 +586,10 @@ impl Handler for Edge {
         match event {
             RawEvent::Opened => self.opened(raw),
             RawEvent::Finished { whole } => self.finished(raw, whole),
-            RawEvent::Drained => drained(raw),
+            RawEvent::Drained => {
+                let now = self.clock.at(raw.turn_millis());
+                drained(raw, now);
+            }
             RawEvent::Timer(id) => self.timer(raw, id),
             RawEvent::Drain => match raw.state() {
                 Side::Nothing | Side::Full | Side::Arriving(_) => raw.end(),
@@ -591,7 +609,7 @@ impl Handler for Edge {
         let is_its = |exchange: &Exchange| exchange.dial == Some(dial);
         let Some(mut exchange) = take_exchange(others, client, is_its) else { return };
         log::warn!("{}: {error}", exchange.backend.name);
-        exchange.server_failed(Instant::now());
+        exchange.server_failed(self.clock.at(others.turn_millis()));
         exchange.tried.extend(exchange.lease.as_ref().map(|lease| lease.server().number()));
         if exchange.tried.len() < exchange.backend.group.servers().len() {
             return self.again(others, client, exchange);
@@ -648,7 +666,7 @@ impl Handler for Edge {
 }
 
 /// A connection has taken all bytes, so the other one of its pair is read again.
-fn drained(raw: &mut Raw<'_, Side>) {
+fn drained(raw: &mut Raw<'_, Side>, now: Instant) {
     let own = raw.id();
     match raw.state() {
         Side::Nothing | Side::Arriving(_) | Side::Pair(_) => {}
@@ -657,7 +675,7 @@ fn drained(raw: &mut Raw<'_, Side>) {
             raw.resume_http();
         }
         Side::Client(exchange) => {
-            exchange.goes_on();
+            exchange.goes_on(now);
             let server = exchange.server;
             server.into_iter().for_each(|server| raw.others().pause(server, false));
         }
@@ -665,7 +683,7 @@ fn drained(raw: &mut Raw<'_, Side>) {
             let Some(client) = server.client else { return };
             let mut others = raw.others();
             match others.state(client) {
-                Some(Side::Client(exchange)) if exchange.server == Some(own) => exchange.goes_on(),
+                Some(Side::Client(exchange)) if exchange.server == Some(own) => exchange.goes_on(now),
                 _ => return,
             }
             others.pause(client, false);

@@ -1,12 +1,17 @@
 //! Active checks: a thread for each server whose backend has them. All loops see what they find.
 
 use crate::balance::Server;
+use crate::forward::ProxyProtocol;
 use crate::plan::{Backend, Check, Endpoint, Place, Plan};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,7 +36,7 @@ impl Checks {
             };
             for (server, endpoint) in backend.group.servers().iter().zip(&backend.endpoints) {
                 let (end, ended) = channel();
-                let watched = Watched::new(backend, server, endpoint, check);
+                let watched = Watched::new(backend, (server, endpoint), check);
                 thread::Builder::new().name("health".to_owned()).spawn(move || watched.run(&ended))?;
                 running.push(end);
             }
@@ -45,20 +50,27 @@ struct Watched {
     backend: String,
     server: Arc<Server>,
     endpoint: Endpoint,
+    /// The bytes with which its connections begin.
+    preface: Vec<u8>,
     check: Check,
     streak: Streak,
 }
 
 impl Watched {
-    fn new(backend: &Backend, server: &Arc<Server>, endpoint: &Endpoint, check: &Check) -> Self {
+    fn new(backend: &Backend, (server, endpoint): (&Arc<Server>, &Endpoint), check: &Check) -> Self {
         let streak = Streak { is_healthy: server.is_healthy(), opposite: 0 };
         let (server, endpoint, check) = (server.clone(), endpoint.clone(), check.clone());
-        Self { backend: backend.name.clone(), server, endpoint, check, streak }
+        let preface = backend.proxy_protocol.map(ProxyProtocol::of_check).unwrap_or_default();
+        Self { backend: backend.name.clone(), server, endpoint, preface, check, streak }
     }
 
     fn run(mut self, ended: &Receiver<()>) {
         loop {
-            let found = try_once(&self.endpoint, &self.check);
+            let found = try_once(&self.endpoint, &self.preface, &self.check);
+            // A plan has come meanwhile whose checks, or whose lack of them, decide.
+            if ended.try_recv() == Err(TryRecvError::Disconnected) {
+                return;
+            }
             if let Some(is_healthy) = self.streak.next(found.is_ok(), &self.check) {
                 self.server.set_healthy(is_healthy);
                 let (backend, server) = (&self.backend, self.server.name());
@@ -98,15 +110,16 @@ impl Streak {
 }
 
 /// Connects, and asks for the path if there is one.
-fn try_once(endpoint: &Endpoint, check: &Check) -> Result<(), String> {
+fn try_once(endpoint: &Endpoint, preface: &[u8], check: &Check) -> Result<(), String> {
     let end = Instant::now() + check.timeout;
+    let request = [preface, &request(endpoint, check)].concat();
     match &endpoint.place {
         Place::Unix(path) => {
-            let mut stream = UnixStream::connect(path).map_err(|error| format!("cannot connect: {error}"))?;
+            let mut stream = connect_unix(path, end).map_err(|error| format!("cannot connect: {error}"))?;
             let limit = |stream: &UnixStream, time| {
                 stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)))
             };
-            ask(&mut stream, endpoint, check, end, limit)
+            ask(&mut stream, &request, check, end, limit)
         }
         Place::Tcp { host, port } => {
             let addresses = (host.as_str(), *port).to_socket_addrs();
@@ -119,7 +132,7 @@ fn try_once(endpoint: &Endpoint, check: &Check) -> Result<(), String> {
                         let limit = |stream: &TcpStream, time| {
                             stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)))
                         };
-                        return ask(&mut stream, endpoint, check, end, limit);
+                        return ask(&mut stream, &request, check, end, limit);
                     }
                     Err(error) => why = format!("cannot connect to {address}: {error}"),
                 }
@@ -129,30 +142,47 @@ fn try_once(endpoint: &Endpoint, check: &Check) -> Result<(), String> {
     }
 }
 
+/// Connects to a Unix socket. A server that accepts nothing has a full queue, for which the kernel waits without a limit of its
+/// own (unix(7)).
+fn connect_unix(path: &Path, end: Instant) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(left(end)?))?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket.into()),
+        Err(Errno::AGAIN) => Err(io::Error::new(io::ErrorKind::TimedOut, "it accepts no connection")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// The time that is left.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
+/// The request for the path, if there is one.
+fn request(endpoint: &Endpoint, check: &Check) -> Vec<u8> {
+    let host = endpoint.authority();
+    let request = check.path.as_ref().map(|path| {
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: taut-health\r\nConnection: close\r\n\r\n")
+    });
+    request.unwrap_or_default().into()
+}
+
 fn ask<S: Read + Write>(
     stream: &mut S,
-    endpoint: &Endpoint,
+    request: &[u8],
     check: &Check,
     end: Instant,
     limit: impl Fn(&S, Duration) -> io::Result<()>,
 ) -> Result<(), String> {
     const LINE: usize = "HTTP/1.1 200".len();
-    let Some(path) = &check.path else { return Ok(()) };
+    let mut sent = || left(end).and_then(|time| limit(stream, time)).and_then(|()| stream.write_all(request));
+    let Some(path) = &check.path else {
+        return if request.is_empty() { Ok(()) } else { sent().map_err(|error| format!("it takes no bytes: {error}")) };
+    };
     let failed = |error: io::Error| format!("no answer to GET {path}: {error}");
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: taut-health\r\nConnection: close\r\n\r\n",
-        endpoint.authority()
-    );
-    left(end)
-        .and_then(|time| limit(stream, time))
-        .and_then(|()| stream.write_all(request.as_bytes()))
-        .map_err(failed)?;
+    sent().map_err(failed)?;
     let (mut line, mut filled) = ([0; LINE], 0);
     while filled < LINE {
         let read = left(end).and_then(|time| limit(stream, time)).and_then(|()| stream.read(&mut line[filled..]));
@@ -214,13 +244,60 @@ mod tests {
         let endpoint =
             server(&["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 503 No\r\n\r\n", "SSH-2.0-x some more", "HTT"]);
         let check = check(Some("/healthz".to_owned()));
-        assert_eq!(try_once(&endpoint, &check), Ok(()));
+        assert_eq!(try_once(&endpoint, &[], &check), Ok(()));
         for why in ["status 503", "not answered with HTTP/1", "no answer"] {
-            let said = try_once(&endpoint, &check).unwrap_err();
+            let said = try_once(&endpoint, &[], &check).unwrap_err();
             assert!(said.contains(why), "{said}");
         }
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let endpoint = Endpoint { tls: false, place: Place::Tcp { host: "127.0.0.1".to_owned(), port: closed } };
-        assert!(try_once(&endpoint, &self::check(None)).unwrap_err().contains("cannot connect"));
+        assert!(try_once(&endpoint, &[], &self::check(None)).unwrap_err().contains("cannot connect"));
+    }
+
+    #[test]
+    fn a_check_of_a_unix_socket_whose_queue_is_full_ends() {
+        let path = std::env::temp_dir().join(format!("taut-health-{}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let socket = |flags| socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let (listener, address) = (socket(SocketFlags::CLOEXEC), SocketAddrUnix::new(&path).unwrap());
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let endpoint = Endpoint { tls: false, place: Place::Unix(path.clone()) };
+        let check = Check { timeout: Duration::from_millis(100), ..check(None) };
+        assert_eq!(try_once(&endpoint, &[], &check), Ok(()));
+        let mut waiting = Vec::new();
+        while {
+            waiting.push(socket(SocketFlags::NONBLOCK));
+            connect(waiting.last().unwrap(), &address) != Err(Errno::AGAIN)
+        } {}
+        let said = try_once(&endpoint, &[], &check).unwrap_err();
+        assert!(said.contains("it accepts no connection"), "{said}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_check_that_a_reload_has_ended_decides_nothing() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let text = format!(
+            "[[route]]\nto = \"app\"\n[backend.app]\nservers = [\"http://{closed}\"]\ncheck = {{ fall = 1 }}\n"
+        );
+        let plan = crate::config::parse(Path::new("t"), &text, None, Instant::now()).unwrap();
+        let backend = &plan.backends[0];
+        let (server, check) = (&backend.group.servers()[0], backend.check.as_ref().unwrap());
+        let watched = || Watched::new(backend, (server, &backend.endpoints[0]), check);
+        let (end, ended) = channel();
+        drop(end);
+        watched().run(&ended);
+        assert!(server.is_healthy());
+        let (end, ended) = channel();
+        let watched = watched();
+        let running = thread::spawn(move || watched.run(&ended));
+        let begun = Instant::now();
+        while server.is_healthy() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(end);
+        running.join().unwrap();
     }
 }

@@ -21,9 +21,10 @@ pub mod rates;
 mod resolved;
 pub mod resolving;
 pub mod route;
+pub mod sources;
 pub mod tally;
 
-pub use certificates::{CertificateNames, CertificatePaths};
+pub use certificates::{CertificateNames, CertificatePaths, Clients};
 pub use decision::Decision;
 pub use live::Live;
 pub use plan::Plan;

@@ -1,10 +1,12 @@
 //! The plan: all that a proxy does, in values that never change. A reload makes another one.
 
 use crate::balance::{Balance, Group, Key, Lease, Server, Unavailable, Wish};
-use crate::certificates::{CertificateNames, CertificatePaths};
+use crate::certificates::CertificateNames;
+pub use crate::certificates::{CertificatePaths, Certified};
+use crate::forward::ProxyProtocol;
 use crate::messages::Messages;
 use crate::prefix::Prefix;
-use crate::rates::Limit;
+use crate::rates::{Cap, Limit};
 use crate::resolved::Resolved;
 use crate::route::{Host, NormalPath, PathPattern, Table};
 use crate::tally::{RouteTally, Tallies};
@@ -26,11 +28,13 @@ pub struct Plan {
     pub listen: Vec<String>,
     /// Certificates; without any the proxy makes a development certificate.
     pub certificates: Vec<CertificatePaths>,
-    /// The names of these certificates, if there are several: a request for a host of another one is misdirected.
+    /// The names of these certificates, if there are several or if they have rules about clients: a request for a host of
+    /// another one is misdirected.
     pub names: Option<CertificateNames>,
-    /// The file of the authorities of client certificates. A reload does not change it.
+    /// The file of the authorities of client certificates, for certificates without a rule of their own. A reload does not
+    /// change it for those that are not in the plan.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client needs a certificate to connect, if there are authorities. A reload does not change it.
+    /// Whether a client needs a certificate to connect, if there are authorities.
     pub client_certificate: Certified,
     /// Certificates that the proxy orders itself.
     pub acme: Option<Ordered>,
@@ -38,8 +42,14 @@ pub struct Plan {
     pub listener: Listener,
     /// Limits of requests by source.
     pub limits: Vec<Limit>,
+    /// Bounds on the connections that a source has at a time.
+    pub caps: Vec<Cap>,
+    /// Limits of new connections by source.
+    pub handshakes: Vec<Limit>,
     /// Whether clients come without TLS. A reload does not change it.
     pub plain: bool,
+    /// Whether clients may speak HTTP/2. A reload does not change it.
+    pub http2: bool,
     /// The routes, in the order of the configuration.
     pub routes: Vec<Route>,
     /// The groups of servers.
@@ -98,16 +108,6 @@ pub struct Listener {
     pub send_time: Option<Duration>,
 }
 
-/// Whether a client needs a certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Certified {
-    /// It does.
-    #[default]
-    Required,
-    /// It may show one, which then must be by one of the authorities.
-    Optional,
-}
-
 /// One route.
 #[derive(Debug)]
 pub struct Route {
@@ -140,6 +140,8 @@ pub enum Action {
         status: StatusCode,
         /// The target; one that ends in `*` gets path and query of the request in its place.
         to: String,
+        /// Changes of the response's headers.
+        response: Edits,
     },
     /// Answer with this.
     Answer(Answer),
@@ -224,6 +226,8 @@ pub struct Answer {
     pub content_type: HeaderValue,
     /// The body.
     pub body: Vec<u8>,
+    /// Changes of the response's headers.
+    pub response: Edits,
 }
 
 /// A group of servers with its rules.
@@ -247,6 +251,8 @@ pub struct Backend {
     pub times: Times,
     /// The wait of a request if all servers have as many connections as they may have.
     pub wait: Wait,
+    /// The header with which connections to its servers begin. Such a connection serves one request.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Active checks.
     pub check: Option<Check>,
 }
@@ -375,6 +381,12 @@ impl NoRoute {
 }
 
 impl Plan {
+    /// Whether clients of any host are asked for certificates.
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.client_ca.is_some() || self.certificates.iter().any(|one| one.clients.is_some())
+    }
+
     /// Finds the route of a request.
     ///
     /// # Errors
@@ -508,6 +520,7 @@ impl Backend {
             sticky: None,
             times: Times { tunnel, ..Times::default() },
             wait: Wait::default(),
+            proxy_protocol: None,
             check: None,
         }
     }

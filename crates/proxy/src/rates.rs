@@ -21,7 +21,7 @@ pub struct Rate {
 }
 
 /// The part of an address whose requests are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A host: an IPv4 address, or an IPv6 /64, in which a host may take any address.
     Host,
@@ -30,7 +30,7 @@ pub enum Source {
 }
 
 impl Source {
-    fn of(self, address: IpAddr) -> (u8, u64) {
+    pub(crate) fn of(self, address: IpAddr) -> (u8, u64) {
         let is_host = self == Self::Host;
         match address.to_canonical() {
             IpAddr::V4(address) => (4, u64::from(address.to_bits()) >> if is_host { 0 } else { 8 }),
@@ -130,6 +130,42 @@ impl Limit {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.table.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// Most connections that a source may have at a time, over all loops.
+#[derive(Clone, Debug)]
+pub struct Cap {
+    source: Source,
+    most: u32,
+    refused: Arc<AtomicU64>,
+}
+
+impl Cap {
+    /// A bound that goes on counting where the one before a reload was.
+    #[must_use]
+    pub fn new(source: Source, most: u32, before: Option<&Self>) -> Self {
+        let refused = before.map(|before| before.refused.clone()).unwrap_or_default();
+        Self { source, most, refused }
+    }
+
+    /// The part of an address that is bounded.
+    #[must_use]
+    pub const fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Whether a source that has this many connections may have no other, which is counted then.
+    pub(crate) fn refuses(&self, has: u32) -> bool {
+        let is_full = has >= self.most;
+        self.refused.fetch_add(u64::from(is_full), Ordering::Relaxed);
+        is_full
+    }
+
+    /// Connections that were refused since the bound exists.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

@@ -179,6 +179,8 @@ mod tests {
             assert_eq!(find(&table, "a", path), Some(entry), "{path}");
         }
         assert_eq!(find(&table, "a", "//x/../%61pi;v=2/v1/x"), Some(2));
+        let private = self::table(&[("*", "/", false), ("*", "/jobs:purge", false)]);
+        assert_eq!((find(&private, "a", "/jobs%3Apurge/1"), find(&private, "a", "/jobs%3B")), (Some(1), Some(0)));
     }
 
     #[test]
@@ -191,7 +193,9 @@ mod tests {
 
     #[test]
     fn a_pattern_that_no_request_fits_is_refused() {
-        for (bad, remedy) in [("/a//b", "/a/b"), ("/%61", "/a"), ("/a/../b", "/b"), ("/a;x", "/a")] {
+        for (bad, remedy) in
+            [("/a//b", "/a/b"), ("/%61", "/a"), ("/a/../b", "/b"), ("/a;x", "/a"), ("/%40a", "/@a"), ("/a|%7C", "/a||")]
+        {
             assert!(PathPattern::new(bad, false).unwrap_err().contains(&format!("{remedy:?}")), "{bad}");
         }
         assert!(PathPattern::new("api", false).unwrap_err().contains("begin with a slash"));

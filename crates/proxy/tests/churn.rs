@@ -25,7 +25,10 @@ fn nothing_is_left_of_pairs_that_end_in_any_way() {
             "/body" => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
             "/chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe",
             "/bad-chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello;;",
-            _ => b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhalf a fra",
+            _ => {
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nhalf a fra"
+            }
         });
     });
     let proxy = proxy(&[server]);

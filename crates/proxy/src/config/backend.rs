@@ -3,6 +3,7 @@
 use super::fault::{Finder, suggestion};
 use super::file::{self, Text, Time};
 use crate::balance::{Balance, Group, Passive, Server};
+use crate::forward::ProxyProtocol;
 use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times, Wait};
 use crate::resolved::Resolved;
 use crate::resolving::name_of;
@@ -58,6 +59,7 @@ pub(super) fn backend(
     };
     let sticky = backend.sticky_cookie.as_ref().and_then(|text| finder.take(text.span(), cookie_name(text.get_ref())));
     let check = backend.check.as_ref().map(|check| self::check(check, &endpoints, finder));
+    let proxy_protocol = proxy_protocol(&backend, finder);
     Backend {
         name: name.to_owned(),
         endpoints,
@@ -68,8 +70,24 @@ pub(super) fn backend(
         sticky,
         times: times(&backend),
         wait,
+        proxy_protocol,
         check,
     }
+}
+
+/// The header with which connections to the servers begin.
+fn proxy_protocol(backend: &file::Backend, finder: &mut Finder<'_>) -> Option<ProxyProtocol> {
+    let version = backend.proxy_protocol?;
+    if let Some(time) = &backend.idle_time {
+        let what =
+            "idle-time has no effect with proxy-protocol, whose connections serve one request each: leave it out";
+        finder.add(time.span(), what);
+    }
+    Some(match version {
+        file::ProxyProtocol::V1 => ProxyProtocol::V1,
+        file::ProxyProtocol::V2 => ProxyProtocol::V2,
+        file::ProxyProtocol::V2Tls => ProxyProtocol::V2Tls,
+    })
 }
 
 /// The addresses that a server's name had before a reload.
@@ -146,7 +164,7 @@ fn times(backend: &file::Backend) -> Times {
         connect: or(backend.connect_time, usual.connect),
         head: or(backend.head_time, usual.head),
         body: or(backend.body_time, usual.body),
-        idle: or(backend.idle_time, usual.idle),
+        idle: or(backend.idle_time.as_ref().map(|time| *time.get_ref()), usual.idle),
         tunnel: or(backend.tunnel_time, usual.tunnel),
     }
 }

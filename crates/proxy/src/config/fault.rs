@@ -13,7 +13,7 @@ pub struct Fault {
 }
 
 /// All that is wrong in a configuration, in the order of its lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Faults {
     path: PathBuf,
     faults: Vec<Fault>,
@@ -39,6 +39,12 @@ impl fmt::Display for Faults {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) listen: Vec<Text>,
     #[serde(default)]
-    pub(super) certificates: Vec<Certificate>,
+    pub(super) certificates: Vec<Spanned<Certificate>>,
     pub(super) acme: Option<Spanned<Acme>>,
     #[serde(default)]
     pub(super) client: Client,
@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) client_certificate: Option<Spanned<Certified>>,
     #[serde(default)]
     pub(super) plain: Option<Spanned<bool>>,
+    pub(super) http2: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) pages: BTreeMap<Text, Spanned<PathBuf>>,
     pub(super) request_id: Option<bool>,
@@ -65,6 +66,10 @@ pub(super) struct Limits {
     pub(super) handshakes: Option<Spanned<usize>>,
     pub(super) requests: Option<Rate>,
     pub(super) requests_of_network: Option<Rate>,
+    pub(super) connections_of_host: Option<Spanned<u32>>,
+    pub(super) connections_of_network: Option<Spanned<u32>>,
+    pub(super) handshakes_of_host: Option<Rate>,
+    pub(super) handshakes_of_network: Option<Rate>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,18 +87,19 @@ pub(super) enum Certified {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Certificate {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
+    pub(super) client_ca: Option<Spanned<PathBuf>>,
+    pub(super) client_certificate: Option<Spanned<Certified>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Route {
     pub(super) name: Option<String>,
-    #[serde(default)]
-    pub(super) hosts: Vec<Text>,
+    pub(super) hosts: Option<Spanned<Vec<Text>>>,
     pub(super) path: Option<Text>,
     #[serde(default)]
     pub(super) exact: bool,
@@ -110,8 +116,7 @@ pub(super) struct Route {
     pub(super) origins: Option<Spanned<Vec<String>>>,
     pub(super) messages: Option<Spanned<Messages>>,
     pub(super) client_certificate: Option<Spanned<Certified>>,
-    #[serde(default)]
-    pub(super) allow: Vec<Text>,
+    pub(super) allow: Option<Spanned<Vec<Text>>>,
     #[serde(default)]
     pub(super) deny: Vec<Text>,
 }
@@ -184,8 +189,9 @@ pub(super) struct Backend {
     pub(super) connect_time: Option<Time>,
     pub(super) head_time: Option<Time>,
     pub(super) body_time: Option<Time>,
-    pub(super) idle_time: Option<Time>,
+    pub(super) idle_time: Option<Spanned<Time>>,
     pub(super) tunnel_time: Option<Time>,
+    pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) check: Option<Check>,
 }
 
@@ -195,6 +201,14 @@ pub(super) enum Balance {
     #[default]
     RoundRobin,
     LeastConnections,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ProxyProtocol {
+    V1,
+    V2,
+    V2Tls,
 }
 
 #[derive(Debug, Deserialize)]

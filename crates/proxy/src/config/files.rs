@@ -16,12 +16,29 @@ pub(super) struct Files<'p> {
     seen: RefCell<Vec<PathBuf>>,
     /// The folders that were opened.
     folders: RefCell<Vec<PathBuf>>,
+    /// Whether files that TLS reads are looked at, so that a fault has its line.
+    looks: bool,
 }
 
 impl<'p> Files<'p> {
     pub(super) fn of(configuration: &'p Path) -> Self {
         let folder = configuration.parent().unwrap_or_else(|| Path::new(""));
-        Self { folder, seen: RefCell::default(), folders: RefCell::default() }
+        Self { folder, seen: RefCell::default(), folders: RefCell::default(), looks: false }
+    }
+
+    /// Looks at files that TLS reads, too.
+    pub(super) fn looking(self) -> Self {
+        Self { looks: true, ..self }
+    }
+
+    pub(super) const fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// Whether a file that TLS reads can be opened, if it is looked at.
+    pub(super) fn look(&self, path: &Path) -> Result<(), String> {
+        let path = self.path(path);
+        if self.looks { fs::File::open(&path).map(drop).map_err(|error| cannot_read(&path, &error)) } else { Ok(()) }
     }
 
     /// The path of a file that the configuration names.
@@ -53,13 +70,16 @@ impl<'p> Files<'p> {
 }
 
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let cannot =
-        |error: std::io::Error| format!("cannot read {}: {error}; make it readable, or name another", path.display());
     let mut bytes = Vec::new();
-    fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    let read = fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|error| cannot_read(path, &error))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= LONGEST) {
         Ok(bytes)
     } else {
         Err(format!("{} has more than {} MiB: name a shorter file", path.display(), LONGEST >> 20))
     }
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot read {}: {error}; make it readable, or name another", path.display())
 }

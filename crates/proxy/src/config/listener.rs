@@ -4,7 +4,7 @@ use super::fault::Finder;
 use super::file::{self, Acme, Time};
 use super::files::Files;
 use crate::plan::{Listener, Ordered, Plan};
-use crate::rates::{Limit, Rate, Source};
+use crate::rates::{Cap, Limit, Rate, Source};
 use std::time::Instant;
 use toml::Spanned;
 
@@ -20,21 +20,43 @@ pub(super) fn listener(client: &file::Client, limits: &file::Limits, finder: &mu
     }
 }
 
-/// Limits of requests. They go on where those of the plan before were.
+/// Sets the limits of requests and of new connections, and the bounds on connections. They go on where those of the plan before
+/// were.
 pub(super) fn limits(
     limits: &file::Limits,
+    plan: &mut Plan,
     before: Option<&Plan>,
     now: Instant,
     finder: &mut Finder<'_>,
-) -> Vec<Limit> {
-    let given = [(&limits.requests, Source::Host), (&limits.requests_of_network, Source::Network)];
-    let read = given.into_iter().filter_map(|(rate, source)| {
+) {
+    let (requests, handshakes) = before.map_or((&[][..], &[][..]), |before| (&before.limits, &before.handshakes));
+    let given = [&limits.requests, &limits.requests_of_network];
+    plan.limits = rates(given, requests, now, finder);
+    let given = [&limits.handshakes_of_host, &limits.handshakes_of_network];
+    plan.handshakes = rates(given, handshakes, now, finder);
+    let caps = [
+        (&limits.connections_of_host, Source::Host, "connections-of-host"),
+        (&limits.connections_of_network, Source::Network, "connections-of-network"),
+    ];
+    for (most, source, key) in caps {
+        let Some(given) = most else { continue };
+        let Some(most) = finder.positive(Some(given)) else { continue };
+        if limits.connections.as_ref().is_some_and(|all| u64::from(most) > *all.get_ref() as u64) {
+            finder.add(given.span(), format!("{key} has no effect above `connections`, those of all: write fewer"));
+        }
+        let before = before.and_then(|before| before.caps.iter().find(|cap| cap.source() == source));
+        plan.caps.push(Cap::new(source, most, before));
+    }
+}
+
+/// The rates of hosts and of networks.
+fn rates(given: [&Option<file::Rate>; 2], before: &[Limit], now: Instant, finder: &mut Finder<'_>) -> Vec<Limit> {
+    let read = given.into_iter().zip([Source::Host, Source::Network]).filter_map(|(rate, source)| {
         let rate = rate.as_ref()?;
         let per_second = finder.positive(Some(&rate.per_second)).unwrap_or(1);
         let burst = rate.burst.as_ref().map_or(Some(per_second), |burst| finder.positive(Some(burst)));
         let rate = Rate { per_second, burst: burst.unwrap_or(1) };
-        let before = before.and_then(|plan| plan.limits.iter().find(|limit| limit.source() == source));
-        Some(Limit::new(source, rate, before, now))
+        Some(Limit::new(source, rate, before.iter().find(|limit| limit.source() == source), now))
     });
     read.collect()
 }

@@ -54,10 +54,10 @@ pub(super) fn add(
     let path = finder.take(path_span, PathPattern::new(path, route.exact));
     let path = path.unwrap_or_else(|| PathPattern::Prefix("/".to_owned()));
     let mut hosts = Vec::new();
-    for text in &route.hosts {
+    for text in listed(route.hosts.as_ref(), "hosts = [] fits no request: leave it out for any host", finder) {
         hosts.extend(finder.take(text.span(), HostPattern::new(text.get_ref())));
     }
-    if route.hosts.is_empty() {
+    if route.hosts.is_none() {
         hosts.push(HostPattern::Any);
     }
     let number = plan.routes.len();
@@ -77,12 +77,16 @@ pub(super) fn add(
         finder.take(list.span(), read)
     });
     let needs_certificate = route.client_certificate.as_ref().is_some_and(|needs| {
-        if plan.client_ca.is_none() {
-            finder.add(needs.span(), "client-certificate has no effect without client-ca: add that key at the top");
+        if !plan.asks_clients() {
+            let what =
+                "client-certificate has no effect without client-ca: add that key at the top, or to a certificate";
+            finder.add(needs.span(), what);
         }
         *needs.get_ref() == file::Certified::Required
     });
-    let (allow, deny) = (prefixes(&route.allow, finder), prefixes(&route.deny, finder));
+    let allow = "allow = [] lets nobody in: leave it out for all clients, or write deny = [\"0.0.0.0/0\", \"::/0\"]";
+    let allow = prefixes(listed(route.allow.as_ref(), allow, finder), finder);
+    let deny = prefixes(&route.deny, finder);
     let mut action = action(files, &span, route, known, finder);
     if let Action::Forward(Forward { messages: Some(messages), .. }) = &mut action
         && let Some(before) = known.before.and_then(|before| messages_before(before, plan, (&name, &path), messages))
@@ -91,6 +95,15 @@ pub(super) fn add(
     }
     let tallies = Tallies::default();
     plan.routes.push(Route { name, path, action, allow, deny, needs_certificate, origins, tallies });
+}
+
+/// The entries of a list, which has some.
+fn listed<'l>(list: Option<&'l Spanned<Vec<Text>>>, how: &str, finder: &mut Finder<'_>) -> &'l [Text] {
+    let Some(list) = list else { return &[] };
+    if list.get_ref().is_empty() {
+        finder.add(list.span(), how);
+    }
+    list.get_ref()
 }
 
 fn prefixes(list: &[Text], finder: &mut Finder<'_>) -> Vec<Prefix> {
@@ -105,7 +118,9 @@ fn action(
     finder: &mut Finder<'_>,
 ) -> Action {
     let nothing = || Action::Answer(answer_of(StatusCode::NOT_FOUND, None, Vec::new()));
+    let first_edit = |edits: &file::Edits| edits.remove.first().or_else(|| edits.set.keys().next()).map(Spanned::span);
     let forwards_only = [
+        (first_edit(&route.request), "request"),
         (route.rewrite.as_ref().filter(|_| route.files.is_none()).map(Spanned::span), "rewrite"),
         (route.host.as_ref().map(Spanned::span), "host"),
         (route.origins.as_ref().map(Spanned::span), "origins"),
@@ -141,13 +156,13 @@ fn action(
             opened.map_or_else(nothing, |files| Action::Files(Folder { files, rewrite, response }))
         }
         (None, Some(redirect), None, None) => {
-            let at = redirect.span();
-            finder.take(at, self::redirect(redirect.into_inner())).unwrap_or_else(nothing)
+            let (at, response) = (redirect.span(), edits(route.response, finder));
+            finder.take(at, self::redirect(redirect.into_inner(), response)).unwrap_or_else(nothing)
         }
         (None, None, Some(answer), None) => {
-            let at = answer.span();
+            let (at, response) = (answer.span(), edits(route.response, finder));
             let made = self::answer(files, answer.into_inner());
-            finder.take(at, made).map_or_else(nothing, Action::Answer)
+            finder.take(at, made).map_or_else(nothing, |answer| Action::Answer(Answer { response, ..answer }))
         }
         (None, None, None, None) => {
             finder.add(span.clone(), "the route has no outcome: write to = \"BACKEND\", redirect, answer or files");
@@ -203,7 +218,7 @@ fn host_sent(text: &str) -> Result<HostSent, String> {
     }
 }
 
-fn redirect(redirect: file::Redirect) -> Result<Action, String> {
+fn redirect(redirect: file::Redirect, response: Edits) -> Result<Action, String> {
     let status = redirect.status.unwrap_or(308);
     let status = StatusCode::from_u16(status).ok().filter(|status| matches!(status.as_u16(), 301..=303 | 307 | 308));
     let status = status.ok_or("no redirect has this status: write 301, 302, 303, 307 or 308")?;
@@ -215,7 +230,7 @@ fn redirect(redirect: file::Redirect) -> Result<Action, String> {
             redirect.to
         ));
     }
-    Ok(Action::Redirect { status, to: redirect.to })
+    Ok(Action::Redirect { status, to: redirect.to, response })
 }
 
 fn answer(files: &Files<'_>, answer: file::Answer) -> Result<Answer, String> {
@@ -235,5 +250,5 @@ fn answer(files: &Files<'_>, answer: file::Answer) -> Result<Answer, String> {
 
 fn answer_of(status: StatusCode, content_type: Option<HeaderValue>, body: Vec<u8>) -> Answer {
     let content_type = content_type.unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8"));
-    Answer { status, content_type, body }
+    Answer { status, content_type, body, response: Edits::default() }
 }

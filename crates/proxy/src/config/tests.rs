@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Action, HashOf, HostSent, NoRoute, Wait};
+use crate::plan::{Action, Certified, HashOf, HostSent, NoRoute, Wait};
 use std::time::Duration;
 
 const WHOLE: &str = r#"
@@ -99,7 +99,7 @@ fn a_plan_refuses_what_has_no_route_and_sources_that_are_denied() {
     let one = self::plan("[[route]]\nhosts = [\"a\"]\nanswer = { status = 200 }\n").unwrap();
     assert_eq!(one.route(Some("b"), "/", None).unwrap_err(), NoRoute::NotFound);
     let (fallback, path) = plan.route(None, "/a?b", None).unwrap();
-    let Action::Redirect { to, status } = &fallback.action else { panic!() };
+    let Action::Redirect { to, status, .. } = &fallback.action else { panic!() };
     assert_eq!((Action::location(to, &path).as_str(), status.as_u16()), ("https://app.example/a?b", 308));
 }
 
@@ -152,6 +152,8 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         ("wait-queue = 5", "add that key"),
         ("resolve-every = \"5\"", "30s"),
         ("wait-time = \"1s\"", "max-connections"),
+        ("proxy-protocol = \"v3\"", "did you mean \"v1\"?"),
+        ("idle-time = \"1s\"\nproxy-protocol = \"v2\"", "no effect with proxy-protocol"),
     ] {
         let backend = if remedy == "only connect" { backend.replace("http:", "https:") } else { backend.to_owned() };
         let said = faults(&format!("{backend}{line}\n"));
@@ -174,6 +176,10 @@ fn a_route_has_one_outcome() {
         ("redirect = { to = \"//evil\" }", "write a path"),
         ("redirect = { to = \"/\", status = 200 }", "301"),
         ("redirect = { to = \"/\" }\nhost = \"server\"", "no effect"),
+        ("redirect = { to = \"/\" }\nrequest.set = { A = \"b\" }", "request has no effect"),
+        ("answer = { status = 200 }\nrequest.remove = [\"Cookie\"]", "request has no effect"),
+        ("answer = { status = 200 }\nresponse.set = { Content-Length = \"1\" }", "the proxy writes"),
+        ("files = \"/proc\"\nrequest.set = { A = \"b\" }", "request has no effect"),
         ("to = \"a\"\nrequest.set = { Host = \"x\" }", "the proxy writes host itself"),
         ("to = \"a\"\nrequest.set = { A = \"x\\ny\" }", "line ends"),
         ("to = \"a\"\nresponse.remove = [\"Transfer-Encoding\"]", "the proxy writes"),
@@ -216,6 +222,14 @@ fn a_reload_keeps_the_health_of_servers_that_stay() {
     let after = parse(Path::new("x"), &WHOLE.replace("10.0.0.2", "10.0.0.3"), Some(&before), Instant::now()).unwrap();
     let health: Vec<bool> = after.backends[1].group.servers().iter().map(|server| server.is_healthy()).collect();
     assert_eq!(health, [false, true]);
+}
+
+#[test]
+fn a_list_without_entries_is_not_taken_for_none() {
+    let rest = "answer.status = 200\n";
+    let said = faults(&format!("[[route]]\nallow = []\n{rest}[[route]]\npath = \"/x\"\nhosts = []\n{rest}"));
+    assert!(said.len() == 2 && said[0].starts_with("2: allow = [] lets nobody in"), "{said:?}");
+    assert!(said[1].starts_with("6: hosts = [] fits no request"), "{said:?}");
 }
 
 #[test]
@@ -279,4 +293,12 @@ fn names_of_servers_are_looked_up_again_and_a_reload_keeps_their_addresses() {
         let said = faults(&text(address));
         assert!(said.len() == 1 && said[0].starts_with("5: ") && said[0].contains("no server has a name"), "{said:?}");
     }
+}
+
+#[test]
+fn http2_is_off_unless_it_is_asked_for_and_needs_tls() {
+    let route = "[[route]]\nanswer = { status = 200 }\n";
+    assert!(!plan(route).unwrap().http2 && plan(&format!("http2 = true\n{route}")).unwrap().http2);
+    let said = faults(&format!("plain = true\nhttp2 = true\n{route}"));
+    assert!(said.len() == 1 && said[0].starts_with("2: http2 = true needs TLS"), "{said:?}");
 }

@@ -42,7 +42,8 @@ impl Begin<'_> {
         let Self { plan, backend, route, forward, target, framing } = self;
         let old = request.http.version() == Version::HTTP_10;
         let upgrade = if old || framing != Framing::Empty { None } else { upgrade_of(request) };
-        let mut headers = fields(raw, (plan, route), request, random);
+        let (mut headers, id) = fields(raw, (plan, route), request, random);
+        let preface = backend.proxy_protocol.map(|version| version.of_client(request, raw.local(), id.as_deref()));
         let offer = offered(forward, request, &mut headers)?;
         forward.request.apply(&mut headers);
         let (shard, now) = (raw.id().shard(), Instant::now());
@@ -58,6 +59,7 @@ impl Begin<'_> {
             version: request.http.version(),
             headers,
             host: forward.host.clone(),
+            preface: preface.unwrap_or_default(),
             framing,
             upgrade,
             offer,
@@ -78,13 +80,13 @@ impl Begin<'_> {
     }
 }
 
-/// The fields of a client's request for the server.
+/// The fields of a client's request for the server, and the request's id.
 fn fields(
     raw: &mut Raw<'_, Side>,
     (plan, route): (&Plan, &Route),
     request: &Request<'_>,
     random: &mut Random,
-) -> HeaderMap {
+) -> (HeaderMap, Option<String>) {
     let mut headers = request.http.headers().clone();
     remove_hop_by_hop(&mut headers);
     if request.http.version() == Version::HTTP_10 {
@@ -98,7 +100,7 @@ fn fields(
     if let Some(certificate) = request.tls.peer_certificates.first() {
         set_identity(&mut headers, certificate);
     }
-    headers
+    (headers, identity.request)
 }
 
 /// The part of a client's handshake that goes on to the server, on a route with messages.

@@ -108,6 +108,8 @@ pub struct Exchange {
     /// The fields for the server.
     pub(super) headers: HeaderMap,
     pub(super) host: HostSent,
+    /// The header of the PROXY protocol with which the connection to its server begins, if that begins with one.
+    pub(super) preface: Vec<u8>,
     pub(super) framing: Framing,
     pub(super) upgrade: Option<HeaderValue>,
     /// The client's opening handshake, if messages pass instead of bytes.
@@ -151,9 +153,9 @@ impl Exchange {
     }
 
     /// Bytes of a body pass again, after one side was slow.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn goes_on(&mut self, now: Instant) {
         if self.is_answered || !self.body.is_whole() {
-            self.due = Instant::now() + self.backend.times.body;
+            self.due = now + self.backend.times.body;
         }
     }
 
@@ -180,9 +182,15 @@ impl Exchange {
             self.headers.insert(HOST, host);
         }
         let mut out = Vec::with_capacity(1024);
+        let is_last = !self.may_share();
         let Self { method, target, headers, framing, upgrade, .. } = self;
-        RequestHead { method, target, headers, framing: *framing, upgrade: upgrade.as_ref() }.write(&mut out);
+        RequestHead { method, target, headers, framing: *framing, upgrade: upgrade.as_ref(), is_last }.write(&mut out);
         out
+    }
+
+    /// Whether its connection to the server may serve other requests too. One that names its client may not.
+    pub(super) const fn may_share(&self) -> bool {
+        self.preface.is_empty()
     }
 }
 

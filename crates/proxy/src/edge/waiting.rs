@@ -16,8 +16,7 @@ pub(super) fn lease(
 ) -> Result<Option<Lease>, (StatusCode, String)> {
     let backend = exchange.backend.clone();
     let queue = backend.group.queue();
-    let choose =
-        |exchange: &Exchange| backend.choose(&exchange.headers, exchange.source, &exchange.tried, Instant::now());
+    let choose = |exchange: &Exchange| backend.choose(&exchange.headers, exchange.source, &exchange.tried, now);
     // Nobody overtakes those that wait.
     let is_late = exchange.place.is_none() && backend.wait.most > 0 && !queue.is_empty();
     let mut chosen = if is_late { Err(Unavailable::Full) } else { choose(exchange) };

@@ -16,7 +16,7 @@ pub enum Framing {
 }
 
 /// The reason why a message is not passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// `Content-Length` and `Transfer-Encoding` together.
     TwoLengths,
@@ -56,6 +56,12 @@ impl Flaw {
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+impl fmt::Debug for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Framing;
 use super::identity::tells_of_certificate;
 use std::net::IpAddr;
+use tautline::Address;
 use tautline::http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
     ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -71,17 +72,17 @@ pub fn websocket_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// The client of a request, as its server is told.
 #[derive(Clone, Copy, Debug)]
-pub struct Client {
+pub struct Client<'a> {
     /// Its address; `None` over a Unix socket.
     pub address: Option<IpAddr>,
     /// The address of the proxy that told of it, which is trusted.
-    pub proxy: Option<IpAddr>,
+    pub proxy: Option<&'a Address>,
     /// Whether it came over TLS.
     pub is_secure: bool,
 }
 
 /// Replaces what a client may have said of itself. The proxy is the first that can be trusted, or the one before it.
-pub fn set_forwarded(headers: &mut HeaderMap, client: Client) {
+pub fn set_forwarded(headers: &mut HeaderMap, client: Client<'_>) {
     let scheme = if client.is_secure { "https" } else { "http" };
     // A proxy before this one may have had the TLS of the client.
     let told =
@@ -89,7 +90,8 @@ pub fn set_forwarded(headers: &mut HeaderMap, client: Client) {
     let scheme = told.cloned().unwrap_or_else(|| HeaderValue::from_static(scheme));
     let claims: Vec<HeaderName> = headers.keys().filter(|name| tells_of_client(name.as_str())).cloned().collect();
     claims.iter().for_each(|name| _ = headers.remove(name));
-    let chain = [client.address, client.proxy].into_iter().flatten().map(|address| address.to_canonical().to_string());
+    let proxy = client.proxy.and_then(|proxy| if let Address::Tcp(proxy) = proxy { Some(proxy.ip()) } else { None });
+    let chain = [client.address, proxy].into_iter().flatten().map(|address| address.to_canonical().to_string());
     let chain = chain.collect::<Vec<_>>().join(", ");
     if let Some(chain) = HeaderValue::try_from(chain).ok().filter(|chain| !chain.is_empty()) {
         headers.insert(X_FORWARDED_FOR, chain);
@@ -113,6 +115,8 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
     /// The protocol to which the client wants to change.
     pub upgrade: Option<&'a HeaderValue>,
+    /// Whether the connection serves no further request.
+    pub is_last: bool,
 }
 
 impl RequestHead<'_> {
@@ -138,6 +142,8 @@ impl RequestHead<'_> {
         if let Some(upgrade) = self.upgrade {
             write_field(&CONNECTION, b"Upgrade", out);
             write_field(&UPGRADE, upgrade.as_bytes(), out);
+        } else if self.is_last {
+            write_field(&CONNECTION, b"close", out);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -205,9 +211,8 @@ mod tests {
     use super::*;
     use tautline::http::Request;
 
-    fn client(address: &str, proxy: Option<&str>) -> Client {
-        let address = Some(address.parse().unwrap());
-        Client { address, proxy: proxy.map(|proxy| proxy.parse().unwrap()), is_secure: true }
+    fn client<'a>(address: &str, proxy: Option<&'a Address>) -> Client<'a> {
+        Client { address: Some(address.parse().unwrap()), proxy, is_secure: true }
     }
 
     fn fields(fields: &[(&str, &str)]) -> HeaderMap {
@@ -239,11 +244,14 @@ mod tests {
     #[test]
     fn a_trusted_proxy_is_named_behind_the_client() {
         let told = [("x-forwarded-for", "10.9.9.9, 192.0.2.1"), ("x-forwarded-proto", "http")];
-        let mut headers = fields(&told);
-        set_forwarded(&mut headers, client("192.0.2.1", Some("10.0.0.1")));
-        assert_eq!(headers, fields(&[("x-forwarded-for", "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http")]));
+        let proxy = "10.0.0.1:5".parse().unwrap();
+        for (proxy, chain) in [(&proxy, "192.0.2.1, 10.0.0.1"), (&Address::UnixUnnamed, "192.0.2.1")] {
+            let mut headers = fields(&told);
+            set_forwarded(&mut headers, client("192.0.2.1", Some(proxy)));
+            assert_eq!(headers, fields(&[("x-forwarded-for", chain), ("x-forwarded-proto", "http")]));
+        }
         let mut headers = fields(&[("x-forwarded-proto", "javascript")]);
-        set_forwarded(&mut headers, client("192.0.2.1", Some("10.0.0.1")));
+        set_forwarded(&mut headers, client("192.0.2.1", Some(&proxy)));
         assert_eq!(headers["x-forwarded-proto"], "https");
     }
 
@@ -279,8 +287,8 @@ mod tests {
         set_forwarded(&mut headers, client("192.0.2.1", None));
         let mut out = Vec::new();
         let framing = Framing::of_request(&request).unwrap();
-        let head = RequestHead { method: request.method(), target: "/a?b", headers: &headers, framing, upgrade: None };
-        head.write(&mut out);
+        let (method, headers) = (request.method(), &headers);
+        RequestHead { method, target: "/a?b", headers, framing, upgrade: None, is_last: false }.write(&mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("POST /a?b HTTP/1.1\r\n") && text.ends_with("\r\n\r\n"), "{text}");
         for field in [

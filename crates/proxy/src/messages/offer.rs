@@ -1,8 +1,8 @@
 use super::Messages;
+use crate::forward::check_switching;
 use std::sync::Arc;
 use tautline::http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
-    SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+    HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL,
 };
 use tautline::http::{Request, Response};
 use tautline::layers::engine::Terms;
@@ -52,13 +52,7 @@ impl Offer {
     /// The server broke a rule, in words.
     pub fn answer(&self, response: &mut Response<()>) -> Result<(Terms, Terms), &'static str> {
         let headers = response.headers_mut();
-        if !has_token(headers, &UPGRADE, "websocket") || !has_token(headers, &CONNECTION, "upgrade") {
-            return Err("its 101 names no upgrade to WebSocket");
-        }
-        let mut accepts = headers.get_all(SEC_WEBSOCKET_ACCEPT).iter();
-        if accepts.next() != Some(&self.accept) || accepts.next().is_some() {
-            return Err("its Sec-WebSocket-Accept does not fit the key");
-        }
+        check_switching(headers, Some(&self.accept))?;
         if headers.get_all(SEC_WEBSOCKET_EXTENSIONS).iter().any(|value| !value.is_empty()) {
             return Err("it has an extension that was not offered");
         }
@@ -80,11 +74,6 @@ impl Offer {
         let lists = self.subprotocols.iter().filter_map(|list| list.to_str().ok());
         lists.flat_map(|list| list.split(',')).any(|one| one.trim().as_bytes() == name.as_bytes())
     }
-}
-
-fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]

@@ -39,11 +39,12 @@ impl PathError {
 /// - Encoded letters, digits, `-`, `.`, `_` and `~` are decoded (RFC 3986, 6.2.2.2), once. Digits of other encodings become upper
 ///   case.
 /// - `.` and `..` are resolved, and slashes that follow each other become one.
+/// - Other characters of ASCII that are encoded stay so for the backend, and are compared decoded: most backends decode them.
 /// - [`PathError`] lists what is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalPath {
     path: String,
-    /// The path without the parameters of its segments, if it has any.
+    /// The path that routes are compared with, if it is another one.
     bare: Option<String>,
     /// With its question mark, or empty.
     query: String,
@@ -60,7 +61,7 @@ impl NormalPath {
             return Err(PathError::Byte);
         }
         let path = resolved(&decoded(path)?)?;
-        let bare = path.contains(';').then(|| without_parameters(&path));
+        let bare = path.contains([';', '%']).then(|| bare(&path));
         Ok(Self { path, bare, query: query.to_owned() })
     }
 
@@ -76,7 +77,7 @@ impl NormalPath {
         &self.query
     }
 
-    /// The path that routes are compared with: without what follows a `;` in its segments.
+    /// The path that routes are compared with: decoded as far as it can be, and without what follows a `;` in its segments.
     pub(super) fn compared(&self) -> &str {
         self.bare.as_deref().unwrap_or(&self.path)
     }
@@ -153,9 +154,31 @@ fn resolved(path: &str) -> Result<String, PathError> {
     Ok(out)
 }
 
-fn without_parameters(path: &str) -> String {
-    let segments: Vec<&str> = path.split('/').map(|segment| segment.split(';').next().unwrap_or("")).collect();
-    segments.join("/")
+/// The path without the parameters of its segments, and with the characters decoded that separate nothing.
+fn bare(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for (at, segment) in path.split('/').enumerate() {
+        if at > 0 {
+            out.push('/');
+        }
+        let mut rest = segment.split(';').next().unwrap_or("");
+        while let Some((plain, encoded)) = rest.split_once('%') {
+            out.push_str(plain);
+            let value = encoded.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            match value.filter(|value| value.is_ascii_graphic() && !b"%;?#".contains(value)) {
+                Some(value) => {
+                    out.push(char::from(value));
+                    rest = &encoded[2..];
+                }
+                None => {
+                    out.push('%');
+                    rest = encoded;
+                }
+            }
+        }
+        out.push_str(rest);
+    }
+    out
 }
 
 #[cfg(test)]
@@ -214,6 +237,26 @@ mod tests {
         for (target, error) in refused {
             assert_eq!(path(target), Err(error), "{target}");
         }
+    }
+
+    #[test]
+    fn an_encoded_character_hides_no_path_from_its_route() {
+        let compared = |target: &str| NormalPath::new(target).unwrap().compared().to_owned();
+        for (from, to) in [
+            ("/jobs%3apurge", "/jobs:purge"),
+            ("/%40admin/x;v=1/y", "/@admin/x/y"),
+            ("/a%2Cb%21", "/a,b!"),
+            ("/a%7Cb", "/a|b"),
+            // They would separate, or encode something else.
+            ("/a%3Bb", "/a%3Bb"),
+            ("/a%3fb", "/a%3Fb"),
+            ("/%2540", "/%2540"),
+            ("/%c3%a9%20", "/%C3%A9%20"),
+        ] {
+            assert_eq!(compared(from), to, "{from}");
+        }
+        // The backend gets it as it came.
+        assert_eq!(path("/jobs%3apurge").as_deref(), Ok("/jobs%3Apurge"));
     }
 
     #[test]

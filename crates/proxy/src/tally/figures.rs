@@ -2,7 +2,7 @@ use super::count::{Count, Spread};
 use super::{CLASSES, RULES, RouteTally, ServerTally, Tallies};
 use crate::balance::{QueueCounts, Server};
 use crate::plan::{NO_ROUTE, Plan};
-use crate::rates::Source;
+use crate::rates::{Limit, Source};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -13,17 +13,24 @@ pub struct Figures {
     pub routes: Vec<RouteFigures>,
     /// The backends.
     pub backends: Vec<BackendFigures>,
-    /// The limits of requests.
+    /// The limits of sources.
     pub limits: Vec<LimitFigures>,
 }
 
-/// The figures of a limit of requests.
+/// The figures of a limit of sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitFigures {
-    /// The part of an address that is limited.
-    pub source: Source,
-    /// Requests that were refused.
+    /// Its key in the configuration.
+    pub key: &'static str,
+    /// Requests or connections that were refused.
     pub refused: u64,
+}
+
+impl LimitFigures {
+    fn of(keys: [&'static str; 2], source: Source, refused: u64) -> Self {
+        let [host, network] = keys;
+        Self { key: if source == Source::Host { host } else { network }, refused }
+    }
 }
 
 /// The figures of a route.
@@ -170,8 +177,12 @@ impl Figures {
             let servers = backend.group.servers().iter().map(|server| ServerFigures::of(server, now)).collect();
             BackendFigures { name: backend.name.clone(), servers, queue: backend.group.queue().counts() }
         });
-        let limits = plan.limits.iter();
-        let limits = limits.map(|limit| LimitFigures { source: limit.source(), refused: limit.refused() });
+        let of = |keys, limit: &Limit| LimitFigures::of(keys, limit.source(), limit.refused());
+        let requests = plan.limits.iter().map(|limit| of(["requests", "requests-of-network"], limit));
+        let handshakes = plan.handshakes.iter().map(|limit| of(["handshakes-of-host", "handshakes-of-network"], limit));
+        let keys = ["connections-of-host", "connections-of-network"];
+        let caps = plan.caps.iter().map(|cap| LimitFigures::of(keys, cap.source(), cap.refused()));
+        let limits = requests.chain(caps).chain(handshakes);
         Self { routes, backends: backends.collect(), limits: limits.collect() }
     }
 }

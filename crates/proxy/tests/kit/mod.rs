@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tautline::layers::tls::{Capabilities, EngineKind, Error, mixed};
 use tautline::{
-    ClientConfig, Config, EngineChoice, Incoming, Plain, Server, ServerConfig, ServerHandle, Socket, Target, Tls,
+    ClientConfig, Config, EngineChoice, Fused, Incoming, Plain, Roots, Server, ServerConfig, ServerHandle, Socket,
+    Target, Tls,
 };
 use tautline_proxy::edge::Edge;
 use tautline_proxy::{Live, config};
@@ -67,6 +69,27 @@ pub(crate) fn start(live: Live) -> ServerHandle {
 pub(crate) fn start_with(config: Config, live: Live) -> ServerHandle {
     let server = Server::plain().config(config).listen("127.0.0.1:0".parse().unwrap());
     server.start(move |_| Edge::new(live.clone())).unwrap()
+}
+
+/// TLS towards servers alone, which trusts the authority with this certificate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trusting(pub(crate) &'static str);
+
+impl EngineKind for Trusting {
+    type Engine = mixed::Engine<<Plain as EngineKind>::Engine, <Fused as EngineKind>::Engine>;
+
+    fn capabilities(self) -> &'static Capabilities {
+        Plain.capabilities()
+    }
+
+    fn server(self, config: &ServerConfig) -> Result<Self::Engine, Error> {
+        let client = ClientConfig::default().with_roots(Roots::Pem(self.0.into()));
+        Ok(mixed::Engine::new(Plain.server(config)?, Fused.client(&client)?))
+    }
+
+    fn client(self, _: &ClientConfig) -> Result<Self::Engine, Error> {
+        Err(Error::ApiMisuse("it is for servers"))
+    }
 }
 
 /// The configuration with one route, whose messages pass by these keys.

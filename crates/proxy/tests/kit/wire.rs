@@ -23,6 +23,11 @@ pub(crate) struct End {
     is_client: bool,
 }
 
+/// The accept value of the key of [`request`].
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/// The key that clients with HTTP/2 are given, in lower case, and its accept value.
+const OF_HTTP2: [&str; 2] = ["sec-websocket-key: aaaaaaaaaaaaaaaaaaaaaa==", "ICX+Yqv66kxgM0FcWaLWlFLwTAI="];
+
 /// A request for a WebSocket, with further lines.
 pub(crate) fn request(lines: &str) -> String {
     format!(
@@ -35,7 +40,7 @@ pub(crate) fn request(lines: &str) -> String {
 pub(crate) fn response(lines: &str) -> String {
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n{lines}\r\n"
+         Sec-WebSocket-Accept: {ACCEPT}\r\n{lines}\r\n"
     )
 }
 
@@ -45,7 +50,8 @@ pub(crate) fn server(lines: &'static str) -> (String, Receiver<End>) {
     let (address, _) = scripted(move |mut stream| {
         let mut reader = reader(&stream);
         let Some(head) = head(&mut reader) else { return };
-        stream.write_all(response(lines).as_bytes()).unwrap();
+        let accept = if head.contains(OF_HTTP2[0]) { OF_HTTP2[1] } else { ACCEPT };
+        stream.write_all(response(lines).replace(ACCEPT, accept).as_bytes()).unwrap();
         let _ = sender.send(End { stream, reader, head, is_client: false });
     });
     (address, ends)

@@ -1,10 +1,8 @@
 //! Routes whose messages pass, between real sockets: ends whose every byte the test chooses on both sides.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::wire::{self, BINARY, CLOSE, End, PING, PONG, TEXT, closing, frame};
-use kit::{body_of, messages, of_text, parsed, raw_config, scripted, start, start_with};
+use crate::kit;
+use crate::kit::wire::{self, BINARY, CLOSE, End, PING, PONG, TEXT, closing, frame};
+use crate::kit::{body_of, messages, of_text, parsed, raw_config, scripted, start, start_with};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,6 @@
 //! Bytes of one request never reach another client.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, body_of, head, length, proxy, reader, scripted};
+use crate::kit::{Client, body_of, head, length, proxy, reader, scripted};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::thread;

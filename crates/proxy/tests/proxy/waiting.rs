@@ -1,9 +1,7 @@
 //! Requests that wait until a server has room, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, LONG, head, length, parsed, reader, scripted, start, text};
+use crate::kit;
+use crate::kit::{Client, LONG, head, length, parsed, reader, scripted, start, text};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,9 +1,7 @@
 //! Messages on whose ends two parties could disagree, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, body_of, head, length, of_text, proxy, reader, scripted};
+use crate::kit;
+use crate::kit::{Client, body_of, head, length, of_text, proxy, reader, scripted};
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;

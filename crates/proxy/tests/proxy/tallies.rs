@@ -1,9 +1,6 @@
 //! The counts of the proxy, and its words about a request to the access log and to servers.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, LONG, body_of, head, of_text, parsed, raw_config, reader, scripted, start, text};
+use crate::kit::{Client, LONG, body_of, head, of_text, parsed, raw_config, reader, scripted, start, text};
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
@@ -13,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tautline::{AccessLog, Config, Note, Prefixes, Server, ServerHandle};
 use tautline_proxy::edge::Edge;
-use tautline_proxy::rates::Source;
 use tautline_proxy::tally::{CLASSES, Figures, LimitFigures, RouteFigures, ServerFigures};
 use tautline_proxy::{Live, config};
 
@@ -166,7 +162,7 @@ fn requests_for_files_and_those_beyond_a_rate_are_counted() {
     let _ = get(&mut client, "GET /none HTTP/1.1\r\n");
     let figures = until(&live, |figures| route(figures, "files").statuses.iter().sum::<u64>() == 2);
     assert_eq!(classes(&route(&figures, "files").statuses), [("2xx", 1), ("4xx", 1)]);
-    assert_eq!(figures.limits, [LimitFigures { source: Source::Host, refused: 0 }]);
+    assert_eq!(figures.limits, [LimitFigures { key: "requests", refused: 0 }]);
     // A slow machine may let some more pass, and not all.
     let end = Instant::now() + LONG;
     while Figures::of(&live.plan(), Instant::now()).limits[0].refused == 0 && Instant::now() < end {

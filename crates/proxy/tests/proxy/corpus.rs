@@ -1,5 +1,6 @@
 //! Replays the corpus of the fuzz targets, so that every test run covers what fuzzing has found.
 
+#[path = "../fuzz/mod.rs"]
 mod fuzz;
 
 use std::path::Path;

@@ -1,9 +1,6 @@
 //! Bytes that wait in the proxy for slow peers, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, head, length, of_text, proxy, reader, scripted};
+use crate::kit::{Client, head, length, of_text, proxy, reader, scripted};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,7 @@
 //! Routes whose answers are files, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, length, of_text, scripted};
+use crate::kit;
+use crate::kit::{Client, length, of_text, scripted};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;

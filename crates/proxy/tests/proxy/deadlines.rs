@@ -1,9 +1,7 @@
 //! Deadlines of requests and tunnels, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, head, length, parsed, proxy_with, reader, scripted, start, text};
+use crate::kit;
+use crate::kit::{Client, head, length, parsed, proxy_with, reader, scripted, start, text};
 use std::io::{BufRead as _, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc::channel;

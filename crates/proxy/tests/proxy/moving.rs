@@ -1,10 +1,8 @@
 //! Tunnels of a proxy that move to another server, as to another process.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::wire::{self, BINARY, End, TEXT, frame};
-use kit::{Client, LONG, head, length, live, messages, parsed, raw_config, reader, scripted, text};
+use crate::kit;
+use crate::kit::wire::{self, BINARY, End, TEXT, frame};
+use crate::kit::{Client, LONG, head, length, live, messages, parsed, raw_config, reader, scripted, text};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -50,8 +48,7 @@ fn tunneling() -> (String, std::sync::mpsc::Receiver<TcpStream>) {
     let (server, _) = scripted(move |mut stream| {
         let mut input = reader(&stream);
         if head(&mut input).is_some() {
-            let switching = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
-            stream.write_all(switching.as_bytes()).unwrap();
+            stream.write_all(wire::response("").as_bytes()).unwrap();
             give.send(stream).unwrap();
         }
     });
@@ -370,7 +367,7 @@ fn a_tunnel_that_opens_during_the_drain_is_refused_instead_of_cut() {
     let (new, handed) = upgrade(&proxy, server(), live);
     assert_eq!((handed.moved, handed.staying.forwarding), (1, 3), "{handed:?}");
     ends(&mut idle);
-    behind.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n").unwrap();
+    behind.write_all(wire::response("").as_bytes()).unwrap();
     let head = client.head();
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: "), "{head}");
     proxy.join().unwrap();

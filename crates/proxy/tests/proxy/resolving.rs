@@ -1,9 +1,6 @@
 //! Servers whose names get other addresses, between real sockets.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, head, length, parsed, reader, scripted, start};
+use crate::kit::{Client, head, length, parsed, reader, scripted, start};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;

@@ -1,12 +1,11 @@
 //! The proxy between real sockets: clients of HTTP and WebSockets in front, a server of ours and scripted ones behind.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-mod kit;
-
-use kit::{Client, body_of, head, length, live, messages, proxy, proxy_of, raw_config, reader, scripted, text};
+use crate::kit;
+use crate::kit::{Client, body_of, head, length, live, messages, proxy, proxy_of, raw_config, reader, scripted, text};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use tautline::layers::tls::mixed;
 use tautline::{
     ClientConfig, CloseCode, Config, Conn, Fused, Handler, Incoming, Message, Outgoing, Plain, Prefixes, Roots, Server,
@@ -132,7 +131,10 @@ fn bodies_pass_both_ways_in_all_framings() {
     assert_eq!(client.exact(21), "3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n");
     client.ask("POST /end HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz");
     assert!(client.head().contains("connection: close\r\n"));
+    let begun = Instant::now();
     assert_eq!(client.rest(), "xyz");
+    // A close has 5 s.
+    assert!(begun.elapsed() < Duration::from_secs(4), "the end of the response is late");
 }
 
 #[test]
@@ -193,6 +195,29 @@ fn a_server_that_breaks_the_protocol_is_answered_for() {
         client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let head = client.head();
         assert!(head.starts_with("http/1.1 502 "), "{said:?}: {head}");
+    }
+}
+
+#[test]
+fn a_101_that_opens_no_websocket_is_not_passed_on() {
+    let good = kit::wire::response("");
+    for (said, status) in [
+        (good.clone(), 101),
+        (good.replace("Upgrade: websocket", "Upgrade: h2c"), 502),
+        (good.replace("Upgrade: websocket", "Upgrade: websocket, h2c"), 502),
+        (good.replace("Connection: Upgrade", "Connection: x"), 502),
+        (good.replace("s3pP", "AAAA"), 502),
+        (good.replace("Sec-WebSocket-Accept", "X"), 502),
+    ] {
+        let answer = said.clone();
+        let (server, _) = scripted(move |mut stream| {
+            let _ = head(&mut reader(&stream));
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        for text in [text(&server, ""), messages(&server, "")] {
+            let client = kit::wire::End::asking(&kit::of_text(&text), "");
+            assert!(client.head.starts_with(&format!("http/1.1 {status} ")), "{said}: {}", client.head);
+        }
     }
 }
 
