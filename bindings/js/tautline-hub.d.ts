@@ -20,6 +20,8 @@ export interface SubscribeOptions {
   onLate?: (at: { topic: string; offset: number }) => void;
   /** All members, by identifier, with their names: at first, and after each change. */
   onMembers?: (members: Map<string, string>) => void;
+  /** The number of members: at first, and after changes, about once in a second. */
+  onCount?: (number: number) => void;
   /** The hub refused the subscription, or ended it since the right to it is gone. */
   onError?: (error: HubError) => void;
 }

@@ -14,6 +14,11 @@ const MOST_UNANSWERED = 128;
 const PING_AFTER = 20_000;
 const PONG_WITHIN = 10_000;
 const PUBLISH_WITHIN = 60_000;
+/** Messages of a frame, and characters of them, beside one that is longer. */
+const MOST_JOINED = 64;
+const MOST_JOINED_LENGTH = 64 << 10;
+/** The begin of the reason with which hubs that know one message in a frame alone refuse `hello`. */
+const OLD_HUB = "this type of message is not known";
 
 /** Calls a listener. Its exception is its own, and must not end what the client does. */
 const call = (listener, ...values) => {
@@ -63,6 +68,9 @@ export class HubClient {
   #token;
   /** Whether the token of this connection was sent. */
   #ready = false;
+  /** Whether the hub takes several messages in a frame, and those that wait for the end of this turn. */
+  #takesMany = false;
+  #outbox = [];
   #liveness = null;
   #topics = new Map();
   #unanswered = new Map();
@@ -103,8 +111,9 @@ export class HubClient {
 
   /** Subscribes to a topic, now and on each later connection. A second call for a topic replaces the first. */
   subscribe(topic, onMessage, options = {}) {
-    const { after, epoch, as, onSubscribed, onLate, onMembers, onError } = options;
-    const state = { topic, onMessage, after, epoch, as, onSubscribed, onLate, onMembers, onError, members: new Map() };
+    const { after, epoch, as, onSubscribed, onLate, onMembers, onCount, onError } = options;
+    const listeners = { onMessage, onSubscribed, onLate, onMembers, onCount, onError };
+    const state = { topic, after, epoch, as, ...listeners, members: new Map() };
     this.#topics.set(topic, state);
     this.#sendSubscription(state);
     const client = this;
@@ -176,6 +185,7 @@ export class HubClient {
 
   /** Closes the connection for ever. Messages without an answer are rejected. */
   close() {
+    this.#flush();
     this.#end("the client was closed");
     this.#socket?.close(1000);
   }
@@ -208,8 +218,11 @@ export class HubClient {
       this.#retries.clear();
       this.#watch();
       this.#ready = false;
+      this.#takesMany = false;
+      this.#outbox = [];
       this.#sendToken(socket, () => {
         this.#ready = true;
+        this.#send({ type: "hello", version: 2 });
         this.#topics.forEach((state) => this.#sendSubscription(state));
         this.#unanswered.forEach((message) => this.#sendMessage(message));
         call(this.#onState, "open");
@@ -279,8 +292,30 @@ export class HubClient {
   }
 
   #sendText(text) {
-    if (this.#open && this.#ready) {
+    if (!this.#open || !this.#ready) {
+      return;
+    }
+    if (!this.#takesMany) {
       this.#socket.send(text);
+      return;
+    }
+    this.#outbox.push(text);
+    if (this.#outbox.length === 1) {
+      queueMicrotask(() => this.#flush());
+    }
+  }
+
+  /** Sends the messages of this turn, several in a frame. */
+  #flush() {
+    const outbox = this.#open && this.#ready ? this.#outbox : [];
+    this.#outbox = [];
+    for (let at = 0; at < outbox.length; ) {
+      const from = at;
+      let length = outbox[at++].length;
+      while (at < outbox.length && at - from < MOST_JOINED && (length += outbox[at].length) <= MOST_JOINED_LENGTH) {
+        at++;
+      }
+      this.#socket.send(at - from === 1 ? outbox[from] : `[${outbox.slice(from, at).join(",")}]`);
     }
   }
 
@@ -308,8 +343,9 @@ export class HubClient {
     then();
   }
 
-  #sendSubscription({ topic, after, epoch, as, onMembers }) {
-    this.#send({ type: "subscribe", topic, after, epoch, as, presence: onMembers ? true : undefined });
+  #sendSubscription({ topic, after, epoch, as, onMembers, onCount }) {
+    const [presence, count] = [onMembers, onCount].map((listener) => (listener ? true : undefined));
+    this.#send({ type: "subscribe", topic, after, epoch, as, presence, count });
   }
 
   #receive(text) {
@@ -319,6 +355,10 @@ export class HubClient {
     } catch {
       return;
     }
+    (Array.isArray(answer) ? answer : [answer]).forEach((one) => this.#take(one));
+  }
+
+  #take(answer) {
     if (typeof answer !== "object" || answer === null) {
       return;
     }
@@ -364,6 +404,12 @@ export class HubClient {
       case "leave":
         this.#setMembers(state, (members) => members.delete(answer.member));
         break;
+      case "count":
+        call(state?.onCount, answer.number);
+        break;
+      case "hello":
+        this.#takesMany = answer.version === 2;
+        break;
       case "published":
         this.#answered(answer.id, ({ resolve }) => resolve({ offset: answer.offset, epoch: answer.epoch, reach: answer.reach }));
         break;
@@ -388,7 +434,7 @@ export class HubClient {
           }
         } else if (answer.id) {
           this.#answered(answer.id, ({ reject }) => reject(new HubError("refused", answer.reason)));
-        } else {
+        } else if (!String(answer.reason).startsWith(OLD_HUB)) {
           call(state?.onError, new HubError("refused", answer.reason));
         }
         break;

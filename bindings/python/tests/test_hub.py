@@ -151,6 +151,86 @@ def test_history_latest_values_and_presence(run, hub):
 
 
 @with_program
+def test_bursts_are_few_frames_and_members_are_counted(run, hub):
+    async def main():
+        async with HubClient(hub.url) as ann, HubClient(hub.url) as bob:
+            got, numbers = [], []
+            frames = {"sent": 0, "arrays": 0}
+            await subscribed(ann, "room", lambda message: got.append(message.data), as_="ann", on_count=numbers.append)
+            await until(lambda: numbers and ann._takes_many and bob._takes_many)
+            assert numbers[-1] == 1
+            send, receive = bob._ws.send, ann._receive
+
+            async def counted(text):
+                frames["sent"] += 1
+                await send(text)
+
+            def received(text):
+                frames["arrays"] += str(text).startswith("[")
+                receive(text)
+
+            bob._ws.send, ann._receive = counted, received
+            published = await asyncio.gather(*(bob.publish("room", n) for n in range(100)))
+            assert all(one.reach == "all" for one in published)
+            await until(lambda: len(got) == 100)
+            assert got == list(range(100))
+            assert frames["sent"] == 2 and frames["arrays"] >= 1
+            there = bob.subscribe("room", print, as_="bob")
+            await until(lambda: numbers[-1] == 2)
+            there.unsubscribe()
+            await until(lambda: numbers[-1] == 1)
+
+    run(main())
+
+
+def test_a_number_of_many_digits_takes_no_other_message_with_it(run):
+    digits = "1" * 10_000
+
+    async def main():
+        got = []
+
+        async def handler(ws):
+            async for text in ws:
+                kind = json.loads(text)["type"]
+                if kind == "hello":
+                    await ws.send('{"type":"hello","version":2,"most":256}')
+                elif kind == "subscribe":
+                    await ws.send('{"type":"subscribed","topic":"log:a","epoch":"e","offset":0}')
+                    begin = '{"type":"message","topic":"log:a","offset":'
+                    await ws.send(f'[{begin}1,"data":1}},{begin}2,"data":{digits}}},{begin}3,"data":3}}]')
+
+        async with scripted(handler) as server:
+            async with HubClient(url_of(server)) as client:
+                client.subscribe("log:a", lambda message: got.append((message.offset, message.data)))
+                await until(lambda: len(got) == 3)
+                assert got == [(1, 1), (2, float("inf")), (3, 3)]
+
+    run(main())
+
+
+def test_a_hub_of_before_gets_one_message_in_a_frame(run):
+    async def main():
+        heard = []
+
+        async def handler(ws):
+            async for text in ws:
+                heard.append(json.loads(text))
+                if heard[-1]["type"] == "hello":
+                    reason = "this type of message is not known: write subscribe, unsubscribe, publish, token or ping"
+                    await ws.send(json.dumps({"type": "error", "reason": reason}))
+
+        async with scripted(handler) as server:
+            async with HubClient(url_of(server)) as client:
+                await until(lambda: heard)
+                waiting = [asyncio.ensure_future(client.publish("a", n, timeout=0.2)) for n in range(3)]
+                await until(lambda: len(heard) == 4)
+                assert [message.get("data") for message in heard[1:]] == [0, 1, 2]
+                await asyncio.gather(*waiting, return_exceptions=True)
+
+    run(main())
+
+
+@with_program
 def test_a_killed_hub_loses_and_doubles_no_message_that_waits(run, hub):
     async def main():
         states, got, late = [], [], []
@@ -261,7 +341,7 @@ def test_a_silent_hub_is_asked_and_then_given_up(run):
             async with HubClient(url_of(server), ping_after=0.1, pong_within=0.2) as client:
                 client.subscribe("a", print)
                 await until(lambda: len(heard) >= 2 and heard[1])
-                assert heard[0] == ["subscribe", "ping"] and heard[1][0] == "subscribe"
+                assert heard[0] == ["hello", "subscribe", "ping"] and heard[1][:2] == ["hello", "subscribe"]
                 with pytest.raises(HubError, match="not answered in 0.05 s") as late:
                     await client.publish("a", 1, timeout=0.05)
                 assert late.value.code == "timeout"

@@ -10,6 +10,9 @@ use tautline::layers::engine::sized::{map_memory, name_memory};
 /// Topics whose rights a connection that publishes keeps. All are forgotten before one more.
 const MOST_TOPICS: usize = 64;
 
+/// Tokens that a connection may send in a second. Each has its signature verified, perhaps by several keys.
+const MOST_TOKENS: u32 = 4;
+
 /// A token that a request brought, and whom it names. Kept until the connection opens, which follows at once.
 pub(crate) type Arriving = (Box<str>, Arc<Identity>);
 
@@ -25,6 +28,8 @@ pub(crate) mod code {
     pub(crate) const REFUSED: u16 = 4004;
     /// The user has too many connections.
     pub(crate) const TOO_MANY: u16 = 4005;
+    /// The client speaks another version of the protocol.
+    pub(crate) const VERSION: u16 = 4006;
 }
 
 /// The rights of a connection under rules.
@@ -41,11 +46,30 @@ pub(crate) struct Access {
     /// The second that counts and its messages, for each namespace with a rate. They stay when rights are resolved anew, or
     /// clients could begin a second as often as they like.
     rates: HashMap<usize, (Instant, u32)>,
+    /// The second that counts, and the tokens in it.
+    tokens: (Instant, u32),
 }
 
 impl Access {
     pub(crate) fn new(identity: Option<Arc<Identity>>, is_waiting: bool, handle: ConnHandle) -> Self {
-        Self { identity, is_waiting, handle, publishes: HashMap::new(), names: 0, rates: HashMap::new() }
+        let (publishes, rates, tokens) = (HashMap::new(), HashMap::new(), (Instant::now(), 0));
+        Self { identity, is_waiting, handle, publishes, names: 0, rates, tokens }
+    }
+
+    /// Counts a token that the connection has sent.
+    ///
+    /// # Errors
+    /// The reason why it is not looked at.
+    pub(crate) fn count_token(&mut self, now: Instant) -> Result<(), &'static str> {
+        let (since, tokens) = &mut self.tokens;
+        if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
+            (*since, *tokens) = (now, 0);
+        }
+        if *tokens >= MOST_TOKENS {
+            return Err("more tokens in a second than this hub takes of one connection");
+        }
+        *tokens += 1;
+        Ok(())
     }
 
     /// Its memory, in bytes.
@@ -115,6 +139,14 @@ pub(crate) fn check_publish(grant: Grant, len: usize) -> Result<(), &'static str
     }
     if grant.terms.max_message.is_some_and(|most| len > most) {
         return Err("the data is longer than this topic takes");
+    }
+    Ok(())
+}
+
+/// Whether somebody may see a list of the members, or wants none.
+pub(crate) fn check_list(grant: Grant, lists: bool) -> Result<(), &'static str> {
+    if lists && grant.terms.is_counted {
+        return Err("the members of this topic are counted and not listed: write `count` and not `presence`");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The memory of a hub, for the budget of its server.
 
+use crate::elsewhere::Elsewhere;
 use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
@@ -44,6 +45,7 @@ pub(crate) struct CommonAccount {
     /// Requests that may be repeated, connections of users, users that are revoked, and questions to the application.
     pub(crate) repeats: Told,
     pub(crate) sessions: Told,
+    pub(crate) elsewhere: Told,
     pub(crate) revoked: Told,
     pub(crate) calls: Told,
     pub(crate) bounds: Told,
@@ -54,7 +56,7 @@ pub(crate) struct CommonAccount {
 impl CommonAccount {
     pub(crate) fn begin(&self, memory: &ApplicationMemory) {
         let own = [&self.repeats, &self.sessions, &self.revoked, &self.calls, &self.bounds, &self.channels];
-        for part in own.into_iter().chain([&self.feeds, &self.log]) {
+        for part in own.into_iter().chain([&self.elsewhere, &self.feeds, &self.log]) {
             part.memory.get_or_init(|| memory.clone());
         }
     }
@@ -85,6 +87,12 @@ impl Measured for Repeats {
 }
 
 impl Measured for Sessions {
+    fn measure(&self) -> usize {
+        self.memory()
+    }
+}
+
+impl Measured for Elsewhere {
     fn measure(&self) -> usize {
         self.memory()
     }

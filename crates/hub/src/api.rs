@@ -10,11 +10,11 @@ use crate::credentials::{Found, bearer};
 use crate::feed::frame;
 use crate::handler::HubHandler;
 use crate::log::{Append, LogError, Page, Position};
-use crate::mailbox::{Event, Mailbox, ToUser};
+use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, depth};
 use crate::repeats::Known;
-use crate::rules::{ApiKey, Rules, Scope, find_key, is_user};
-use crate::sessions::{Added, TOKEN};
+use crate::rules::{ApiKey, Grant, Rules, Scope, find_key, is_user};
+use crate::sessions::{Added, CONNECTION, TOKEN};
 use crate::shared::Shared;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -24,13 +24,14 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::http::Method;
-use tautline::{Reply, Request};
+use tautline::{ConnId, Reply, Request};
 
 /// Where the interface begins.
 pub(crate) const PREFIX: &str = "/api/";
-/// Most messages of a batch, users of a list, and bytes of the name of a request.
+/// Most messages of a batch, users of a list, connections of a user that are named, and bytes of the name of a request.
 const MOST_BATCH: usize = 64;
 const MOST_USERS: usize = 1_000;
+const MOST_CONNECTIONS: usize = 1_000;
 /// Members of a topic that are listed. Of more only the number is told.
 const MOST_LISTED: usize = 10_000;
 const MOST_REPEAT: usize = 64;
@@ -74,6 +75,9 @@ struct Topic {
     topic: String,
     #[serde(default, deserialize_with = "whole")]
     after: Option<u64>,
+    /// Whether the members are not listed.
+    #[serde(default, deserialize_with = "some")]
+    count: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +85,9 @@ struct Topic {
 struct User {
     #[serde(default, deserialize_with = "some")]
     user: Option<String>,
+    /// The name of a connection.
+    #[serde(default, deserialize_with = "some")]
+    connection: Option<String>,
     /// The `jti` of a token.
     #[serde(default, deserialize_with = "some")]
     token: Option<String>,
@@ -93,9 +100,9 @@ struct User {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A text that is there. `null` is none.
-fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
+/// A value that is there. `null` is none.
+fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A whole number. JSON may write it with a fraction of zero.
@@ -139,6 +146,12 @@ const BAD_NAME: Fault = Fault::new(
     "bad-name",
     "a topic, key or user is missing, too long or has control characters",
     "names have 1 to 256 bytes, users to 128; topics do not begin with `$`",
+);
+const BAD_CONNECTION: Fault = Fault::new(
+    400,
+    "bad-connection",
+    "the name of the connection has not the form HOST/CONNECTION",
+    "take it from `connections` of a user, from the members of `presence`, or from a question of [hooks]",
 );
 const BAD_DATA: Fault = Fault::new(
     400,
@@ -233,28 +246,34 @@ impl HubHandler {
                 Ok(Operation::Publish(messages.collect::<Result<_, _>>()?, true))
             }
             "history" | "presence" => {
-                let Topic { topic, after } = parse(body)?;
+                let Topic { topic, after, count } = parse(body)?;
                 let topic = self.topic(Some(topic), key)?;
-                if name == "presence" {
-                    return Ok(Operation::Presence(topic));
+                match (name, after, count) {
+                    ("presence", None, count) => return Ok(Operation::Presence(topic, count.unwrap_or_default())),
+                    ("history", _, None) => {}
+                    _ => return Err(BAD_BODY),
                 }
                 let kind = self.rules.kind(&self.hub.config, &topic);
-                if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, after)) }
+                if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, kind, after)) }
             }
             "statistics" => parse::<Nothing>(body).map(|Nothing {}| Operation::Statistics),
             _ => {
-                let User { user, token, seconds } = parse(body)?;
+                let User { user, connection, token, seconds } = parse(body)?;
+                if connection.as_deref().is_some_and(|name| !is_connection(name)) {
+                    return Err(BAD_CONNECTION);
+                }
                 if [&user, &token].into_iter().flatten().any(|name| !is_user(name)) {
                     return Err(BAD_NAME);
                 }
                 // Only a token that is refused can be named: a host does not list tokens.
-                let revoked = match (user, token) {
-                    (Some(user), None) => Some(user),
-                    (None, Some(token)) if name == "revoke" => Some(format!("{TOKEN}{token}")),
-                    (None, None) => None,
+                let whose = match (user, token, connection) {
+                    (Some(user), None, None) => Some(user),
+                    (None, Some(token), None) if name == "revoke" => Some(format!("{TOKEN}{token}")),
+                    (None, None, Some(conn)) if name == "disconnect" => Some(format!("{CONNECTION}{conn}")),
+                    (None, None, None) => None,
                     _ => return Err(BAD_BODY),
                 };
-                match (name, revoked, seconds) {
+                match (name, whose, seconds) {
                     ("connections", user, None) => Ok(Operation::Connections(user)),
                     ("disconnect", Some(user), None) => Ok(Operation::Disconnect(user.into(), None)),
                     ("revoke", Some(name), Some(seconds)) if seconds <= MOST_REVOKED => {
@@ -305,20 +324,25 @@ impl HubHandler {
                 let posting = Posting { hub, rules: self.rules.clone(), is_batch, done: Vec::new(), answer };
                 post_next(posting, messages, &mailbox);
             }
-            Operation::History(topic, after) => {
+            Operation::History(topic, kind, after) => {
                 let named = topic.clone();
                 let done =
                     move |page: Result<Page, LogError>| answer.give(page.map_err(fault).map(|p| list(&named, &p)));
-                hub.log.read(&topic, after.filter(|after| *after > 0), Box::new(done));
+                hub.log.read(&topic, kind, after.filter(|after| *after > 0), Box::new(done));
             }
-            Operation::Presence(topic) => {
-                let number = hub.presence.number(&topic);
-                let members = if number <= MOST_LISTED { hub.presence.list(&topic) } else { Vec::new() };
-                answer.give(Ok(json!({ "topic": &*topic, "number": number, "members": members }).to_string()));
+            Operation::Presence(topic, counts) => {
+                let (number, listed) = hub.presence.numbers(&topic);
+                let mut found = json!({ "topic": &*topic, "number": number });
+                if !counts {
+                    let members = if listed <= MOST_LISTED { hub.presence.list(&topic) } else { Vec::new() };
+                    found["members"] = json!(members);
+                }
+                answer.give(Ok(found.to_string()));
             }
             Operation::Connections(Some(user)) => {
-                let number = hub.sessions.number(&user);
-                answer.give(Ok(json!({ "user": user, "connections": number }).to_string()));
+                let (conns, number) = hub.sessions.of(&user, MOST_CONNECTIONS);
+                let names: Vec<String> = conns.into_iter().map(|conn| hub.control.name(conn)).collect();
+                answer.give(Ok(json!({ "user": user, "connections": number, "names": names }).to_string()));
             }
             Operation::Connections(None) => {
                 let (users, number) = hub.sessions.list(MOST_USERS);
@@ -332,11 +356,12 @@ impl HubHandler {
                 }
                 hub.end_all(&user);
                 hub.control.pass(&user, revoked);
-                answer.give(Ok(match user.strip_prefix(TOKEN) {
-                    Some(token) => json!({ "token": token }),
-                    None => json!({ "user": &*user, "connections": hub.sessions.number(&user) }),
-                }
-                .to_string()));
+                let done = match (user.strip_prefix(TOKEN), user.strip_prefix(CONNECTION)) {
+                    (Some(token), _) => json!({ "token": token }),
+                    (_, Some(name)) => json!({ "connection": name }),
+                    _ => json!({ "user": &*user, "connections": hub.sessions.number(&user) }),
+                };
+                answer.give(Ok(done.to_string()));
             }
             Operation::Statistics => {
                 let (_, users) = hub.sessions.list(0);
@@ -350,8 +375,9 @@ impl HubHandler {
 
 enum Operation {
     Publish(VecDeque<Post>, bool),
-    History(Arc<str>, Option<u64>),
-    Presence(Arc<str>),
+    History(Arc<str>, Kind, Option<u64>),
+    /// Whether the members are only counted.
+    Presence(Arc<str>, bool),
     Connections(Option<String>),
     Disconnect(Arc<str>, Option<Duration>),
     Statistics,
@@ -388,15 +414,15 @@ fn post_next(mut posting: Posting, mut left: VecDeque<Post>, mailbox: &Arc<Mailb
     while let Some(Post { to, key, data }) = left.pop_front() {
         let topic = match to {
             To::User(user) => {
-                let frame: Arc<str> = Object::new("direct").raw("data", &data).end().into();
-                posting.hub.rules.tell(|| Event::User(user.clone(), ToUser::Send(frame.clone())));
+                posting.hub.send_to_user(&user, &data);
                 let number = posting.hub.sessions.number(&user);
                 posting.done.push(json!({ "user": &*user, "connections": number }).to_string());
                 continue;
             }
             To::Topic(topic) => topic,
         };
-        let terms = posting.rules.grant(None, &topic).terms;
+        let Grant { terms, namespace, .. } = posting.rules.grant(None, &topic);
+        posting.rules.publish(namespace);
         let kind = terms.kind(&posting.hub.config, &topic);
         if kind == Kind::Plain {
             let message =
@@ -420,6 +446,15 @@ fn post_next(mut posting: Posting, mut left: VecDeque<Post>, mailbox: &Arc<Mailb
     }
     let done = posting.done.join(",");
     posting.answer.give(Ok(if posting.is_batch { format!("{{\"published\":[{done}]}}") } else { done }));
+}
+
+/// Whether a text has the form of a connection's name: sixteen hexadecimal digits of the host, and its number there.
+fn is_connection(text: &str) -> bool {
+    let Some((host, conn)) = text.split_once('/') else { return false };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    // Each connection has one name.
+    let is_number = conn.parse::<ConnId>().is_ok_and(|number| number.to_string() == conn);
+    is_number && host.len() == 16 && host.bytes().all(is_digit)
 }
 
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {

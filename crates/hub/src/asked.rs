@@ -1,4 +1,5 @@
-//! Messages of a connection that wait for the application's answer about the first of them, in their order.
+//! Messages of a connection that wait, in their order: for the application's answer about the first of them, or for a client that
+//! has to read the answers to earlier ones.
 
 use crate::config::Config;
 use crate::hooks::{Allowed, Verdict};
@@ -8,6 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::{Conn, ConnId};
 
+/// A timer of a connection: the application has answered, or a client that had to read may have done so.
+pub(crate) const RESUME: u64 = 4;
+/// The time after which a look is taken at a client that has to read, where its queue does not become empty.
+const LOOK: Duration = Duration::from_secs(1);
+/// Bytes of answers to messages of one turn that wait for the client, before its further ones wait.
+const AHEAD: usize = 256 << 10;
+/// Messages of a client that has to read which wait at most, beside those of one frame. No more of them come in one read.
+const MOST_UNREAD: usize = 4_096;
 /// Messages that wait before the connection is not read any more. Those of the same read still come.
 const PAUSED: usize = 32;
 /// The time for which the answer about a connection that has not opened is kept.
@@ -22,6 +31,22 @@ pub(crate) struct Asking {
     waiting: VecDeque<Box<str>>,
     bytes: usize,
     pub(crate) is_paused: bool,
+    /// Bytes that may wait for the client when its messages go on.
+    unread: Option<Pace>,
+}
+
+/// The bytes up to which the answers of one turn may wait for a client.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace(usize);
+
+impl Pace {
+    pub(crate) fn begin(conn: &Conn<'_, ()>) -> Self {
+        Self(conn.buffered() + AHEAD)
+    }
+
+    pub(crate) fn is_over(self, conn: &Conn<'_, ()>) -> bool {
+        conn.buffered() > self.0
+    }
 }
 
 /// The next step of a connection that asks.
@@ -61,14 +86,43 @@ impl Asking {
 
     /// Has a message wait behind one that the application is asked about, and pauses a connection that sends many.
     pub(crate) fn hold(&mut self, conn: &mut Conn<'_, ()>, text: &str, config: &Config) -> Result<(), &'static str> {
-        if !self.wait(text, config.max_unanswered, config.max_unanswered_bytes) {
-            return Err("too many messages wait for the application");
+        let (most, reason) = match self.unread {
+            None => (config.max_unanswered, "too many messages wait for the application"),
+            Some(_) => (MOST_UNREAD, "too many messages wait until you have read the answers to earlier ones"),
+        };
+        if !self.wait(text, most, config.max_unanswered_bytes) {
+            return Err(reason);
         }
         if self.waiting.len() >= PAUSED {
             self.is_paused = true;
             conn.pause(true);
         }
         Ok(())
+    }
+
+    /// Has a message of a frame wait until the client has read. The frame bounds their number.
+    pub(crate) fn wait_for_reader(&mut self, text: &str) {
+        self.wait(text, usize::MAX, usize::MAX);
+    }
+
+    /// Has all messages wait until the client has read.
+    pub(crate) fn rest(&mut self, conn: &mut Conn<'_, ()>, pace: Pace) {
+        (self.unread, self.is_paused) = (Some(pace), true);
+        conn.pause(true);
+        // The queue of a client with many other messages may never be empty.
+        conn.notify_drain();
+        conn.set_timer(LOOK, RESUME);
+    }
+
+    /// Whether the client still has to read.
+    pub(crate) fn rests(&mut self, conn: &mut Conn<'_, ()>) -> bool {
+        let rests = self.unread.is_some_and(|pace| pace.is_over(conn));
+        if rests {
+            conn.set_timer(LOOK, RESUME);
+        } else {
+            self.unread = None;
+        }
+        rests
     }
 
     /// Has a message wait. False if there are too many, or too many bytes.

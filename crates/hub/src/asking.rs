@@ -73,6 +73,17 @@ impl Wish<'_> {
             Self::Publish { .. } => About::PUBLISH,
         }
     }
+
+    /// The name under which an answer is kept. An answer about a subscription is none about one that asks for more.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Subscribe { history: false, presence: false } => "subscribe",
+            Self::Subscribe { history: true, presence: false } => "subscribe, history",
+            Self::Subscribe { history: false, presence: true } => "subscribe, presence",
+            Self::Subscribe { history: true, presence: true } => "subscribe, history, presence",
+            Self::Publish { .. } => "publish",
+        }
+    }
 }
 
 impl Questions {
@@ -86,7 +97,7 @@ impl Questions {
     ) -> Reply {
         let Some(conn) = request.conn() else { return Reply::status(StatusCode::SERVICE_UNAVAILABLE) };
         let user = identity.as_ref().and_then(|identity| identity.user.as_deref());
-        let mut body = event("connect", user, Some(conn));
+        let mut body = event("connect", user, hub.control.name(conn));
         let headers = hooks.headers.iter().filter_map(|name| {
             let values = request.http.headers().get_all(name).iter().filter_map(|value| value.to_str().ok());
             let values: Vec<&str> = values.collect();
@@ -118,7 +129,7 @@ impl Questions {
                     admitted.take(conn);
                 }
             };
-            calls.ask(Question { hooks, body: text(body), kept_as: None, done: Box::new(done) });
+            calls.ask(Question { hooks, body: text(body), kept_as: None, done: Some(Box::new(done)) });
         })
     }
 
@@ -131,13 +142,13 @@ impl Questions {
     ) -> Held {
         let Some(hooks) = rules.hooks.as_ref().filter(|_| asks.has(wish.about())) else { return Held::No };
         let kind = if let Wish::Subscribe { .. } = wish { "subscribe" } else { "publish" };
-        let kept_as = user.map(|user| (kind, user.into(), topic.into()));
+        let kept_as = user.map(|user| (wish.name(), user.into(), topic.into()));
         match kept_as.as_ref().and_then(|key| hub.calls.known(key)) {
             Some(Verdict::Allowed(_)) => return Held::No,
             Some(verdict) => return Held::Refused(verdict),
             None => {}
         }
-        let mut body = event(kind, user, Some(conn));
+        let mut body = event(kind, user, hub.control.name(conn));
         body.insert("topic".to_owned(), topic.into());
         let body = match wish {
             Wish::Subscribe { history, presence } => {
@@ -163,7 +174,7 @@ impl Questions {
         self.last += 1;
         let (number, mailbox) = (self.last, mailbox.clone());
         let done = move |verdict| mailbox.push(Event::Verdict { conn, number, verdict });
-        hub.calls.ask(Question { hooks: hooks.clone(), body, kept_as, done: Box::new(done) });
+        hub.calls.ask(Question { hooks: hooks.clone(), body, kept_as, done: Some(Box::new(done)) });
         Held::Asked(number)
     }
 }
@@ -176,17 +187,22 @@ impl Shared {
         verdict: Verdict,
         of_token: Option<Arc<Identity>>,
     ) -> Result<Option<Arc<Identity>>, Refusal> {
-        let identity = match verdict {
-            Verdict::Allowed(allowed) => allowed.identity.or(of_token),
+        let named = match verdict {
+            Verdict::Allowed(allowed) => allowed.identity,
             Verdict::Refused(status, reason) => return Err((status, reason)),
             Verdict::Unanswered(reason) => return Err((503, reason.into())),
         };
         let at = std::time::Instant::now();
         let is_revoked = |one: &Arc<Identity>| rules.is_revoked(one) || self.revoked.has_any(one, at);
-        if identity.as_ref().is_some_and(is_revoked) {
+        if [&named, &of_token].into_iter().flatten().any(is_revoked) {
             return Err((401, TokenError::Revoked.reason().into()));
         }
-        Ok(identity)
+        // The connection came with this token all the same, and ends if it is revoked.
+        let id = of_token.as_ref().and_then(|token| token.id.clone());
+        Ok(match named {
+            Some(named) if id.is_some() => Some(Arc::new(Identity { id, ..(*named).clone() })),
+            named => named.or(of_token),
+        })
     }
 
     /// Tells the application something that needs no answer. `topic` comes with the change of its members.
@@ -210,29 +226,27 @@ impl Shared {
             About::UNSUBSCRIBE => ("unsubscribe", None),
             _ => ("presence", topic.map(|(_, change)| change)),
         };
-        let mut body = event(kind, user, Some(conn));
+        let mut body = event(kind, user, self.control.name(conn));
         if let Some((topic, _)) = topic {
             body.insert("topic".to_owned(), topic.into());
         }
         if let Some(change) = change {
             body.insert("change".to_owned(), change.into());
         }
-        let question = Question { hooks: hooks.clone(), body: text(body), kept_as: None, done: Box::new(|_| ()) };
+        let question = Question { hooks: hooks.clone(), body: text(body), kept_as: None, done: None };
         self.calls.ask(question);
     }
 }
 
 /// The members that all events have. `id` is that of the event.
-fn event(kind: &str, user: Option<&str>, conn: Option<ConnId>) -> Map<String, Value> {
+fn event(kind: &str, user: Option<&str>, conn: String) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("type".to_owned(), kind.into());
     body.insert("id".to_owned(), random_name().into());
     if let Some(user) = user {
         body.insert("user".to_owned(), user.into());
     }
-    if let Some(conn) = conn {
-        body.insert("connection".to_owned(), conn.to_string().into());
-    }
+    body.insert("connection".to_owned(), conn.into());
     body
 }
 

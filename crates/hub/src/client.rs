@@ -137,9 +137,11 @@ impl Client {
         let reconnect = Reconnect::new(Duration::from_millis(100), Duration::from_secs(5));
         target.reconnect.get_or_insert(reconnect);
         let shared = Arc::<Shared>::default();
-        if let Some(most) = options.max_unanswered {
-            shared.lock().session = Session::new().with_max_unanswered(most);
-        }
+        let session = Session::new().with_arrays();
+        shared.lock().session = match options.max_unanswered {
+            Some(most) => session.with_max_unanswered(most),
+            None => session,
+        };
         let handler = Loop { shared: shared.clone(), options, heard: Instant::now(), asked: None };
         let handle = tautline::Client::new(tls).target(target).start(move |_| handler)?;
         Ok(Self { shared, handle })
@@ -372,24 +374,23 @@ impl Handler for Loop {
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         self.hear();
         let mut state = self.shared.lock();
-        let event = message.text().and_then(|text| state.session.received(text));
-        match event {
-            Some(Event::TokenWanted(_)) if self.options.token.is_some() => {
-                drop(state);
-                // Without one the hub closes the connection, and the next one has another try.
-                self.renew_token();
-                return self.send(conn);
-            }
-            Some(event) => {
+        let mut wants_token = false;
+        for event in message.text().map(|text| state.session.received_all(text)).unwrap_or_default() {
+            if matches!(event, Event::TokenWanted(_)) && self.options.token.is_some() {
+                wants_token = true;
+            } else {
                 self.shared.push(&mut state, event);
-                if state.events.len() > MOST_WAITING && !state.is_paused {
-                    state.is_paused = true;
-                    conn.pause(true);
-                }
             }
-            None => {}
+        }
+        if state.events.len() > MOST_WAITING && !state.is_paused {
+            state.is_paused = true;
+            conn.pause(true);
         }
         drop(state);
+        if wants_token {
+            // Without one the hub closes the connection, and the next one has another try.
+            self.renew_token();
+        }
         self.send(conn);
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Connected {
     pub(crate) asking: Option<Box<Asking>>,
     /// Whether it reads events, and has nothing to say.
     pub(crate) is_stream: bool,
+    /// Whether it takes several messages in a frame.
+    pub(crate) takes_many: bool,
     /// Its rights; `None` where everybody may do everything.
     pub(crate) access: Option<Box<Access>>,
     /// Its memory as it was counted, and its parts in what counts for all, in bytes.
@@ -73,7 +75,11 @@ pub(crate) struct Subscription {
     pub(crate) is_member: bool,
     /// Whether it is the user that is the member.
     pub(crate) as_user: bool,
+    /// Whether the member is counted and not listed.
+    pub(crate) is_counted: bool,
     pub(crate) watches: bool,
+    /// Whether the number of members is told.
+    pub(crate) counts: bool,
     /// Whether it began with messages that are kept.
     pub(crate) history: bool,
     /// Its part in what counts for all, in bytes.
@@ -88,12 +94,12 @@ const WATCHED: usize = 400;
 impl Subscription {
     /// `in_log` is the memory of a followed topic in the log.
     pub(crate) fn new(kind: Kind, topic: &str, request: &Request<'_>, in_log: usize) -> Self {
-        let (is_member, watches) = (request.member.is_some(), request.presence);
+        let (is_member, watches, counts) = (request.member.is_some(), request.presence, request.count);
         let followed = if kind == Kind::Plain { 0 } else { FOLLOWED + topic.len() + in_log };
         let member = request.member.as_ref().map_or(0, |name| MEMBER + name.len());
-        let part = followed + member + if watches { WATCHED } else { 0 };
+        let part = followed + member + if watches { WATCHED } else { 0 } + if counts { WATCHED } else { 0 };
         let part = u32::try_from(part).unwrap_or(u32::MAX);
-        Self { kind, is_member, as_user: false, watches, history: false, part }
+        Self { kind, is_member, as_user: false, is_counted: false, watches, counts, history: false, part }
     }
 }
 

@@ -1,14 +1,16 @@
-//! Words of one host for all: users whose connections end, and those whose tokens are refused.
+//! Words of one host for all: messages for all connections of a user, users whose connections end, single connections that end,
+//! and users whose tokens are refused.
 //!
 //! A host that comes later asks the others, so a revocation lasts as long as one host that knows it.
 
 use crate::credentials::now;
-use crate::protocol::random_name;
-use crate::sessions::{Revoked, TOKEN};
+use crate::protocol::{MOST_DEPTH, depth};
+use crate::sessions::{CONNECTION, Revoked, TOKEN};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tautline::{Bridge, Listening, Outgoing};
+use tautline::{Bridge, ConnId, Listening, Outgoing};
 
 /// The channel of the broker. Names of topics do not begin with `$`.
 const CHANNEL: &str = "$hub/control";
@@ -19,7 +21,7 @@ const PER_ANSWER: Duration = Duration::from_secs(1);
 /// The longest time of a revocation that another host names, in seconds.
 pub(crate) const MOST_REVOKED: u64 = 30 * 24 * 3_600;
 /// Most bytes of the name of a user or token, and of a host.
-const MOST_NAME: usize = 160;
+pub(crate) const MOST_NAME: usize = 160;
 
 /// This host among those that share a broker.
 pub(crate) struct Control {
@@ -39,29 +41,50 @@ struct State {
 
 /// Words of another host.
 pub(crate) struct Heard {
-    /// Users, or tokens, whose connections end.
+    /// Users, or tokens, whose connections end, and single connections.
     pub(crate) end: Vec<Arc<str>>,
     /// Users and tokens that are refused for a time. One that is over was taken back.
     pub(crate) revoked: Vec<(Arc<str>, Duration)>,
+    /// Data for all connections of users, as JSON.
+    pub(crate) send: Vec<(Arc<str>, Box<RawValue>)>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct News {
     host: String,
-    /// Users, or tokens, whose connections end.
+    /// Users, or tokens, whose connections end, and single connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     end: Vec<String>,
     /// Users and tokens that are refused, each until a second since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     revoked: Vec<(String, u64)>,
+    /// Data for all connections of users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    send: Vec<(String, Box<RawValue>)>,
     /// Whether the other hosts are asked for all that are refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ask: bool,
 }
 
 impl Control {
-    pub(crate) fn new(bridge: Option<Bridge>) -> Self {
-        Self { host: random_name(), bridge, listening: OnceLock::new(), state: Arc::default() }
+    /// `host` is this one's name, as members of topics have it.
+    pub(crate) fn new(host: &str, bridge: Option<Bridge>) -> Self {
+        Self { host: host.to_owned(), bridge, listening: OnceLock::new(), state: Arc::default() }
+    }
+
+    pub(crate) const fn bridge(&self) -> Option<&Bridge> {
+        self.bridge.as_ref()
+    }
+
+    /// The name of a connection among those of all hosts. Members that are connections have it, too.
+    pub(crate) fn name(&self, conn: ConnId) -> String {
+        format!("{}/{conn}", self.host)
+    }
+
+    /// The connection to this host with a name.
+    pub(crate) fn own(&self, name: &str) -> Option<ConnId> {
+        let (host, conn) = name.split_once('/')?;
+        if host == self.host { conn.parse().ok() } else { None }
     }
 
     /// Hears the other hosts from now on. `take` does what they say.
@@ -94,11 +117,17 @@ impl Control {
         }
     }
 
-    /// Tells the other hosts of a user or token whose connections end, and that is refused until a time.
+    /// Tells the other hosts of a user or token whose connections end, and that is refused until a time, or of a connection.
     pub(crate) fn pass(&self, name: &str, time: Option<Duration>) {
         let end = vec![name.to_owned()];
         let until = time.map(|time| (name.to_owned(), now().saturating_add(time).as_secs()));
         self.tell(News { end, revoked: until.into_iter().collect(), ..News::default() });
+    }
+
+    /// Has the other hosts send data to all connections of a user.
+    pub(crate) fn send(&self, user: &str, data: &str) {
+        let Ok(data) = RawValue::from_string(data.to_owned()) else { return };
+        self.tell(News { send: vec![(user.to_owned(), data)], ..News::default() });
     }
 
     fn tell(&self, news: News) {
@@ -111,7 +140,7 @@ impl Control {
 
 /// Reads words of another host.
 fn hear((own, state): (&str, &Mutex<State>), payload: &[u8]) -> Option<Heard> {
-    let Ok(News { host, end, revoked, ask }) = serde_json::from_slice(payload) else {
+    let Ok(News { host, end, revoked, send, ask }) = serde_json::from_slice(payload) else {
         log::debug!("words of another host that are no JSON of a hub");
         return None;
     };
@@ -121,17 +150,23 @@ fn hear((own, state): (&str, &Mutex<State>), payload: &[u8]) -> Option<Heard> {
     if ask {
         state.lock().unwrap_or_else(PoisonError::into_inner).is_asked = true;
     }
-    let since = now().as_secs();
-    let left = |until: u64| Duration::from_secs(until.saturating_sub(since).min(MOST_REVOKED));
     let revoked = revoked.into_iter().filter(|(name, _)| is_name(name));
     let end = end.into_iter().filter(|name| is_name(name));
+    let send = send.into_iter().filter(|(name, data)| is_name(name) && depth(data.get()) <= MOST_DEPTH);
     Some(Heard {
         end: end.map(Into::into).collect(),
         revoked: revoked.map(|(name, until)| (name.into(), left(until))).collect(),
+        send: send.map(|(name, data)| (name.into(), data)).collect(),
     })
 }
 
-fn is_name(text: &str) -> bool {
-    let name = text.strip_prefix(TOKEN).unwrap_or(text);
+/// The time until a second since 1970, for which somebody is refused.
+pub(crate) fn left(until: u64) -> Duration {
+    Duration::from_secs(until.saturating_sub(now().as_secs()).min(MOST_REVOKED))
+}
+
+/// Whether a text can name a user, a token or a connection.
+pub(crate) fn is_name(text: &str) -> bool {
+    let name = text.strip_prefix([TOKEN, CONNECTION]).unwrap_or(text);
     !name.is_empty() && text.len() <= MOST_NAME && !name.contains(char::is_control)
 }

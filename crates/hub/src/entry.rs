@@ -1,9 +1,12 @@
 //! The entry of connections: tokens, their expiry, and rules that change.
 
 use crate::access::{Access, Arriving, check_subscription, code};
+use crate::asked::{Pace, RESUME, Turn};
 use crate::asking::{Decided, refusal};
 use crate::connected::Connected;
 use crate::credentials::{Found, find, now};
+use crate::events;
+use crate::frames::{hello, is_array, messages};
 use crate::handler::HubHandler;
 use crate::mailbox::ToUser;
 use crate::protocol::Object;
@@ -24,8 +27,6 @@ const REFRESH: u64 = 1;
 const EXPIRY: u64 = 2;
 /// No timer: subscriptions may have lost their right.
 const RECHECK: u64 = 3;
-/// No timer: the application has answered.
-pub(crate) const RESUME: u64 = 4;
 
 /// The longest time of a timer, and the time by which a fresh token may be asked for too early.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
@@ -35,6 +36,29 @@ const EARLY: Duration = Duration::from_secs(1);
 const RECHECKS: usize = 512;
 
 impl HubHandler {
+    /// Answers a request of a client: for a WebSocket, or for events.
+    pub(crate) fn receive(&mut self, request: &Request<'_>) -> Reply {
+        let is_events = events::is_for(request);
+        let reply = match &self.hub.gate {
+            // A browser asks without the headers by which a gate knows its user.
+            Some(gate) if !(is_events && events::is_preflight(request)) => gate(request),
+            _ if request.is_upgrade || is_events => Reply::upgrade(),
+            _ => Reply::status(StatusCode::NOT_FOUND),
+        };
+        // A gate that answers later is followed by the look at the token when the connection opens.
+        let Reply::Upgrade(upgrade) = reply else { return reply };
+        if is_events {
+            let (reply, arriving) = events::begin((&self.hub, &self.rules, &self.questions), request);
+            self.arriving = arriving.or_else(|| self.arriving.take());
+            return reply;
+        }
+        if pusher::app_key(&self.rules, request.http).is_some() {
+            // Signatures say what it may do.
+            return pusher::admit((&self.hub, &self.rules, &self.questions), request, upgrade);
+        }
+        self.admit(request, upgrade)
+    }
+
     /// Answers a request for a WebSocket by its token.
     pub(crate) fn admit(&mut self, request: &Request<'_>, upgrade: Upgrade) -> Reply {
         if self.rules.is_open {
@@ -115,12 +139,48 @@ impl HubHandler {
         if identity.as_ref().is_some_and(is_revoked) { Err(TokenError::Revoked) } else { Ok(identity) }
     }
 
+    /// The client says the version of the protocol that it speaks.
+    pub(crate) fn greet(&mut self, conn: &mut Conn<'_, ()>, version: Option<u64>) -> Result<(), &'static str> {
+        if let Some(many) = hello(conn, version)? {
+            self.conns.entry(conn.id()).or_default().takes_many = many;
+        }
+        Ok(())
+    }
+
+    /// Takes a frame of a client: a message, or an array of them.
+    pub(crate) fn take_frame(&mut self, conn: &mut Conn<'_, ()>, text: &str) {
+        if !is_array(text) || !self.conns.get(&conn.id()).is_some_and(|client| client.takes_many) {
+            self.take_text(conn, text, Turn::Arrived);
+            return;
+        }
+        let messages = match messages(text) {
+            Ok(messages) => messages,
+            Err(reason) => {
+                conn.text(&Object::new("error").text("reason", reason).end());
+                return;
+            }
+        };
+        let (pace, mut messages) = (Pace::begin(conn), messages.into_iter());
+        while let Some(message) = messages.next().filter(|_| conn.takes_messages()) {
+            self.take_text(conn, message, Turn::Arrived);
+            if messages.len() > 0 && pace.is_over(conn) {
+                // As if each had come alone: a client that has to read first is not read on.
+                let client = self.conns.entry(conn.id()).or_default();
+                let asking = client.asking.get_or_insert_default();
+                messages.by_ref().for_each(|message| asking.wait_for_reader(message));
+                asking.rest(conn, pace);
+                self.settle(conn.id());
+            }
+        }
+    }
+
     /// Takes a token of a message: the first one, or a fresh one of the same user.
     pub(crate) fn take_token(&mut self, conn: &mut Conn<'_, ()>, token: Option<&str>) -> Result<(), &'static str> {
         if self.rules.is_open {
             return Err("this hub takes no tokens");
         }
         let id = conn.id();
+        self.access(id).map_or(Ok(()), |access| access.count_token(Instant::now()))?;
         let before = self.access(id).and_then(|access| access.identity.clone());
         let identity = token.map_or(Err(TokenError::Malformed), |token| self.hub.identify(&self.rules, token));
         let is_same = |identity: &Arc<Identity>| before.as_ref().is_none_or(|before| before.user == identity.user);
@@ -155,7 +215,7 @@ impl HubHandler {
         let is_new = access.identity.as_ref().is_none_or(|before| before.user != identity.user);
         if is_new
             && let Some(user) = &identity.user
-            && !self.users.enter(&self.hub.sessions, (user, id), rules.max_sessions)
+            && !self.users.enter(&self.hub.sessions, (user, id), self.hub.most_sessions(&rules, user))
         {
             conn.close(CloseCode::new(code::TOO_MANY), "the user has too many connections");
             return false;
@@ -247,13 +307,21 @@ impl HubHandler {
             }
             ToUser::End => {
                 for conn in conns {
-                    let of_pusher = self.pushers.has(*conn).then_some(pusher::ENDED);
-                    let code = CloseCode::new(of_pusher.unwrap_or(code::DISCONNECTED));
-                    // They are of this loop, which takes that at any time.
-                    let _ = shard.close(*conn, code, "the application has ended this connection");
+                    self.end_conn(shard, *conn);
                 }
             }
         }
+    }
+
+    /// Ends a connection, if it is one of this loop: the application wants that.
+    pub(crate) fn end_conn(&self, shard: &mut ShardContext<'_>, conn: ConnId) {
+        let code = match (self.pushers.has(conn), self.conns.contains_key(&conn)) {
+            (true, _) => pusher::ENDED,
+            (false, true) => code::DISCONNECTED,
+            (false, false) => return,
+        };
+        // This loop takes that at any time.
+        let _ = shard.close(conn, CloseCode::new(code), "the application has ended this connection");
     }
 
     pub(crate) fn access(&mut self, conn: ConnId) -> Option<&mut Access> {
@@ -261,8 +329,11 @@ impl HubHandler {
     }
 
     /// Other rules hold from now on. Rights are looked at in turns, so that nobody waits for long.
-    pub(crate) fn take_rules(&mut self, rules: Arc<Rules>) {
-        self.rules = rules;
+    pub(crate) fn take_rules(&mut self, shard: &mut ShardContext<'_>, rules: Arc<Rules>) {
+        let before = std::mem::replace(&mut self.rules, rules);
+        if !self.rules.has_namespaces_of(&before) {
+            self.count_anew(shard);
+        }
         // Each loop forgets, since another may have asked by the rules of before meanwhile.
         self.hub.calls.forget_all();
         let is_required = self.rules.tokens.is_required;
@@ -272,6 +343,16 @@ impl HubHandler {
             access.is_waiting &= is_required;
         }
         self.rechecks = self.conns.keys().copied().collect();
+    }
+
+    /// Has topics counted in the figures of their namespaces by the rules of now.
+    fn count_anew(&mut self, shard: &mut ShardContext<'_>) {
+        let rules = self.rules.clone();
+        for (topic, track) in &mut self.tracks {
+            track.live.count_in(rules.counts_of(topic));
+        }
+        self.pushers.count_anew(&rules);
+        shard.count_anew(|topic| rules.counts_of(topic).map(|counts| counts.topics.clone()));
     }
 
     /// Looks at the rights of some connections. True if there are more.
@@ -326,7 +407,10 @@ impl HubHandler {
             if grant.terms.kind(config, topic) != subscription.kind {
                 return Some((topic.clone(), "the kind of this topic has changed"));
             }
-            let presence = subscription.is_member || subscription.watches;
+            let presence = subscription.is_member || subscription.watches || subscription.counts;
+            if presence && grant.terms.is_counted != subscription.is_counted {
+                return Some((topic.clone(), "whether this topic lists its members has changed"));
+            }
             // One that has all of it gets no more of it.
             let history = subscription.history && self.catches_up(topic, id);
             Some((topic.clone(), check_subscription(grant, presence, history).err()?))

@@ -3,7 +3,6 @@
 use std::fmt;
 
 /// The reason why a client did not do what it was asked for.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The client has ended.
@@ -27,6 +26,12 @@ impl fmt::Display for ClientError {
             Self::Busy => "too many messages wait for an answer: publish this one later",
             Self::Offline => "there is no connection, so the message was not sent",
         })
+    }
+}
+
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use tautline::layers::ws::handshake::{authority, is_loopback};
 use tautline::{CloseCode, Kind, Origins, PieceWriter, Push, Reply, Request, RetryAfter};
 
 /// The path of the interface.
@@ -46,6 +47,12 @@ const BAD_ORIGIN: Fault = Fault::new(
     "a page of another origin",
     "add the page to `origins` of [events] in the file of rules",
 );
+const BAD_HOST: Fault = Fault::new(
+    403,
+    "forbidden-host",
+    "this server listens on loopback, and serves localhost only (DNS rebinding)",
+    "behind a proxy, name the origin of its pages (taut serve: --origin), or have rules",
+);
 const NO_RIGHT: Fault = Fault::new(
     403,
     "forbidden-topic",
@@ -61,23 +68,34 @@ pub(crate) const TOO_MANY: Fault = Fault::new(
     "close others, or raise `per-address` or `most` of [events] in the file of rules",
 );
 
-/// Answers a request for events. `None` if it is none. The user of a token comes with the answer, for the connection that opens.
+/// Whether a request is for events.
+pub(crate) fn is_for(request: &Request<'_>) -> bool {
+    request.http.uri().path() == PATH && !request.is_upgrade
+}
+
+/// Whether a browser asks first what a page may send.
+pub(crate) fn is_preflight(request: &Request<'_>) -> bool {
+    request.http.method() == Method::OPTIONS
+}
+
+/// Answers a request for events. The user of a token comes with the answer, for the connection that opens.
 pub(crate) fn begin(
     (hub, rules, questions): (&Arc<Shared>, &Arc<Rules>, &Questions),
     request: &Request<'_>,
-) -> Option<(Reply, Option<Arriving>)> {
-    if request.http.uri().path() != PATH || request.is_upgrade {
-        return None;
+) -> (Reply, Option<Arriving>) {
+    let is_foreign = |pages: &Origins| !is_of_host(request, pages);
+    if rules.is_open && hub.pages.as_ref().is_some_and(is_foreign) {
+        return (Reply::Respond(BAD_HOST.response()), None);
     }
     let shared = match shared_with(request, &rules.events) {
         Ok(shared) => shared,
-        Err(fault) => return Some((Reply::Respond(fault.response()), None)),
+        Err(fault) => return (Reply::Respond(fault.response()), None),
     };
-    if request.http.method() == Method::OPTIONS {
-        return Some((Reply::Respond(with(preflight(), &shared)), None));
+    if is_preflight(request) {
+        return (Reply::Respond(with(preflight(), &shared)), None);
     }
     let begun = try_begin((hub, rules, questions), request, &shared);
-    Some(begun.unwrap_or_else(|fault| (Reply::Respond(with(refused(&fault), &shared)), None)))
+    begun.unwrap_or_else(|fault| (Reply::Respond(with(refused(&fault), &shared)), None))
 }
 
 fn try_begin(
@@ -175,6 +193,13 @@ fn shared_with(request: &Request<'_>, rules: &EventRules) -> Result<HeaderMap, F
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
     Ok(headers)
+}
+
+/// Whether a request names a host whose pages may read.
+fn is_of_host(request: &Request<'_>, pages: &Origins) -> bool {
+    // Browsers always send a host.
+    let host = authority(request.http).filter(|host| !host.is_empty());
+    host.is_none_or(|host| is_loopback(host) || pages.allow_host(host))
 }
 
 fn preflight() -> Response<Vec<u8>> {

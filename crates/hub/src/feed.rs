@@ -1,5 +1,6 @@
 //! A topic's messages on their way from the log to the loops that follow it: once per host.
 
+use crate::config::Kind;
 use crate::log::{Entry, Following, Log, Position, Sink};
 use crate::mailbox::{Event, Framed, Mailbox};
 use crate::protocol::Object;
@@ -20,6 +21,7 @@ const FOLLOWING: usize = 176;
 /// One topic.
 struct Feed {
     topic: Arc<str>,
+    kind: Kind,
     state: Mutex<State>,
 }
 
@@ -36,10 +38,14 @@ impl Feeds {
         map_memory(&feeds) + feeds.len() * (size_of::<Feed>() + size_of::<Arc<Mailbox>>() + FOLLOWING)
     }
 
-    /// Begins to bring a topic's messages to a loop.
-    pub(crate) fn follow(&self, log: &dyn Log, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
+    /// Begins to bring a topic's messages of a kind to a loop.
+    pub(crate) fn follow(&self, log: &dyn Log, (topic, kind): (&Arc<str>, Kind), mailbox: &Arc<Mailbox>) {
         // Held while the log is called, so that its calls are in order. No sink takes this lock.
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if feeds.get(topic).is_some_and(|(feed, _)| feed.kind != kind) {
+            // Rules have changed it. Subscribers on other loops come back by the new rules.
+            feeds.remove(topic).iter().for_each(|(feed, _)| feed.lost());
+        }
         if let Some((feed, _)) = feeds.get(topic) {
             let mut state = feed.lock();
             if let Some(at) = &state.at {
@@ -49,8 +55,8 @@ impl Feeds {
             return state.loops.push(mailbox.clone());
         }
         let state = State { at: None, loops: vec![mailbox.clone()] };
-        let feed = Arc::new(Feed { topic: topic.clone(), state: Mutex::new(state) });
-        let following = log.follow(topic, feed.clone());
+        let feed = Arc::new(Feed { topic: topic.clone(), kind, state: Mutex::new(state) });
+        let following = log.follow(topic, kind, feed.clone());
         feeds.insert(topic.clone(), (feed, following));
     }
 

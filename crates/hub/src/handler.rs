@@ -1,24 +1,27 @@
 //! The hub on one loop.
 
-use crate::access::{Arriving, check_subscription};
+use crate::access::{Arriving, check_list, check_subscription};
 use crate::account::Account;
+use crate::arrays::{arrays, send_all};
 use crate::asked::Turn;
 use crate::asking::{Questions, Wish};
 use crate::config::Kind;
 use crate::connected::{Connected, FOLLOWED, Subscription};
 use crate::events;
 use crate::feed::frame;
+use crate::figures::subscribe_plain;
 use crate::log::{LogError, Page, Position};
 use crate::mailbox::{Event, Mailbox};
 use crate::presence::{Joined, Who};
 use crate::protocol::{Object, Request};
-use crate::pusher::{self, Around, OWN, Pushers};
+use crate::pusher::{self, Around, Pushers};
 use crate::readings::Readings;
-use crate::rules::{About, Rights, Rules};
+use crate::rules::{About, Rights, Rules, Terms};
 use crate::sessions::LoopUsers;
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
 use crate::watchers::Watchers;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,11 +40,6 @@ const REST: Duration = Duration::from_millis(200);
 const TICKS: Duration = Duration::from_secs(1);
 /// Events that a loop takes in one turn, if they publish nothing.
 const MOST_EVENTS: usize = 1024;
-/// News of members that a loop publishes in one turn, counted for each watcher. It delivers more in a turn, so other messages
-/// do not wait behind news.
-const NEWS: usize = 512;
-/// Bytes of a list of members that count for another of its news.
-const PAGE: usize = 2 << 10;
 /// The log takes at most this part of the budget of memory, and topics without subscribers take at most that.
 const LOG_PART: usize = 4;
 const UNUSED_PART: usize = 64;
@@ -62,12 +60,13 @@ pub struct HubHandler {
     /// Connections of users.
     pub(crate) users: LoopUsers,
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    tracks: HashMap<Arc<str>, Box<Track>>,
+    pub(crate) tracks: HashMap<Arc<str>, Box<Track>>,
     pub(crate) conns: HashMap<ConnId, Box<Connected>>,
     /// Connections of the Pusher protocol.
     pub(crate) pushers: Pushers,
-    /// Subscribers that are told the members of a topic.
-    watchers: Watchers,
+    /// Subscribers that are told the members of a topic, and those that are told their number.
+    pub(crate) watchers: Watchers,
+    pub(crate) counters: Watchers,
     readings: Readings,
     /// Topics without subscribers that are still followed; some too many between two ticks. Then the most of them.
     unused: usize,
@@ -75,7 +74,7 @@ pub struct HubHandler {
     /// Whether a subscriber rests.
     has_resting: bool,
     /// News that were published, counted for each watcher, less those of the turns since.
-    told_news: usize,
+    pub(crate) told_news: usize,
     pub(crate) account: Account,
 }
 
@@ -105,6 +104,7 @@ impl HubHandler {
             conns: HashMap::new(),
             pushers: Pushers::default(),
             watchers: Watchers::default(),
+            counters: Watchers::default(),
             readings: Readings::default(),
             unused: 0,
             max_unused: 0,
@@ -125,7 +125,8 @@ impl HubHandler {
     }
 
     pub(crate) fn tell_tables(&mut self) {
-        let tables = map_memory(&self.tracks) + map_memory(&self.conns) + self.watchers.memory();
+        let watchers = self.watchers.memory() + self.counters.memory();
+        let tables = map_memory(&self.tracks) + map_memory(&self.conns) + watchers;
         let users = self.users.memory() + self.rechecks.capacity() * size_of::<ConnId>();
         self.account.tell(tables + users + self.readings.memory() + self.pushers.memory());
     }
@@ -147,24 +148,22 @@ impl HubHandler {
         }
         self.conns.entry(conn.id()).or_default().is_stream = true;
         for text in events::subscriptions(&self.hub.config, request) {
-            if let Err(Refusal { reason, topic, .. }) = self.request(conn, &text, Turn::Arrived) {
-                let refused = Object::new("error").text("reason", reason).optional("topic", topic.as_deref());
-                conn.text(&refused.end());
+            if let Some(reason) = self.take_text(conn, &text, Turn::Arrived) {
                 return conn.close(CloseCode::TRY_AGAIN_LATER, reason);
             }
         }
     }
 
-    /// Does what a message asks for, or says why not.
-    pub(crate) fn take_text(&mut self, conn: &mut Conn<'_, ()>, text: &str, turn: Turn) {
-        if let Err(Refusal { reason, topic, id }) = self.request(conn, text, turn) {
-            let answer = Object::new("error").text("reason", reason);
-            conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
-        }
+    /// Does what a message asks for, or says why not. Returns that reason.
+    pub(crate) fn take_text(&mut self, conn: &mut Conn<'_, ()>, text: &str, turn: Turn) -> Option<&'static str> {
+        let Refusal { reason, topic, id } = self.request(conn, text, turn).err()?;
+        let answer = Object::new("error").text("reason", reason);
+        conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
+        Some(reason)
     }
 
     fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str, turn: Turn) -> Result<(), Refusal> {
-        let Ok(request) = serde_json::from_str::<Request<'_>>(text) else {
+        let Some(request) = Request::read(text) else {
             return Err(Refusal { reason: "no JSON object of this protocol", topic: None, id: None });
         };
         let named = |text: Option<&str>| text.filter(|text| self.hub.config.fits(text)).map(str::to_owned);
@@ -183,11 +182,16 @@ impl HubHandler {
             conn.text(&Object::new("pong").optional("id", id).end());
             return Ok(());
         }
+        if request.action == "hello" {
+            return self.greet(conn, request.version);
+        }
         if request.action == "token" {
             return self.take_token(conn, request.token.as_deref());
         }
         if !["subscribe", "unsubscribe", "publish"].contains(&&*request.action) {
-            return Err("this type of message is not known: write subscribe, unsubscribe, publish, token or ping");
+            return Err(
+                "this type of message is not known: write subscribe, unsubscribe, publish, token, ping or hello",
+            );
         }
         if self.is_unknown(conn.id()) {
             return Err("this hub needs a token: send one in the first message");
@@ -225,12 +229,13 @@ impl HubHandler {
         }
         let grant = self.grant(conn.id(), topic);
         let kind = grant.terms.kind(&self.hub.config, topic);
-        let presence = request.member.is_some() || request.presence;
+        let presence = request.member.is_some() || request.presence || request.count;
         let after = request.after.filter(|_| kind == Kind::History);
         // One that returns with its offset goes on from now, and is told that it is late.
         let is_barred = after.is_some_and(|after| after > 0) && !grant.rights.has(Rights::HISTORY);
         let history = after.is_some() && !is_barred;
         check_subscription(grant, presence, history)?;
+        check_list(grant, request.presence)?;
         if !matches!(turn, Turn::Allowed(_)) {
             // One that comes too often is refused before the application is asked.
             let user = self.user(conn.id());
@@ -255,7 +260,8 @@ impl HubHandler {
         if kind != Kind::Plain && !self.tracks.contains_key(topic) && self.tracks.len() >= hub.config.max_topics {
             return Err("too many topics are followed; try again later");
         }
-        if kind == Kind::Plain && !conn.subscribe(topic) {
+        let counts = self.rules.counts(grant.namespace).cloned();
+        if kind == Kind::Plain && !subscribe_plain(conn, topic, counts.as_ref()) {
             return Err("too many subscriptions");
         }
         // All who have a topic's name share it.
@@ -263,10 +269,11 @@ impl HubHandler {
         let topic = &known.or_else(|| conn.subscribed(topic)).unwrap_or_else(|| topic.clone());
         let mut subscription = Subscription::new(kind, topic, request, hub.log.memory_of_topic());
         subscription.as_user = subscription.is_member && user.is_some();
+        subscription.is_counted = grant.terms.is_counted;
         subscription.history = history;
         let conn_id = id.to_string();
         let who = user.as_deref().map_or(Who::Conn(&conn_id), Who::User);
-        if name.is_some_and(|name| !self.join(id, topic, (&who, name), grant.terms.max_members)) {
+        if name.is_some_and(|name| !self.join(id, topic, (&who, name), &grant.terms)) {
             conn.unsubscribe(topic);
             return Err("too many members");
         }
@@ -279,9 +286,9 @@ impl HubHandler {
             conn.text(&Object::new("subscribed").text("topic", topic).end());
         } else {
             if !self.tracks.contains_key(topic) {
-                self.tracks.insert(topic.clone(), Box::new(Track::new(kind)));
+                self.tracks.insert(topic.clone(), Box::new(Track::new(kind, counts.as_ref())));
                 self.account.bytes += name_memory(topic);
-                hub.feeds.follow(&*hub.log, topic, &mailbox);
+                hub.feeds.follow(&*hub.log, (topic, kind), &mailbox);
                 hub.account.feeds.tell(&hub.feeds);
                 hub.account.log.tell(&*hub.log);
             }
@@ -294,15 +301,24 @@ impl HubHandler {
         if request.presence {
             self.watchers.add(topic, id, &mut self.account.bytes);
             for page in hub.presence.watch(topic, &mailbox) {
-                conn.shard().send_to(&[id], Outgoing::prepared(&page));
+                // An answer: the client is not read on while many bytes of these wait for it.
+                conn.send(Outgoing::prepared(&page).with_policy(SlowConsumer::Disconnect(hub.config.max_lag)));
             }
+        }
+        if request.count {
+            self.begin_counting(conn, topic, &mailbox);
         }
         Ok(())
     }
 
     /// Makes a connection or its user a member. False if there are too many.
-    fn join(&self, conn: ConnId, topic: &Arc<str>, (who, name): (&Who<'_>, &str), most: Option<usize>) -> bool {
-        let joined = self.hub.presence.join(topic, who, name, most);
+    fn join(&self, conn: ConnId, topic: &Arc<str>, (who, name): (&Who<'_>, &str), terms: &Terms) -> bool {
+        let (presence, most) = (&self.hub.presence, terms.max_members);
+        let joined = if terms.is_counted {
+            presence.join_counted(topic, who, most)
+        } else {
+            presence.join(topic, who, name, most)
+        };
         if joined == Joined::First {
             let user = if let Who::User(user) = who { Some(*user) } else { None };
             self.hub.tell_application(&self.rules, About::PRESENCE, (conn, user), Some((topic, "join")));
@@ -324,7 +340,7 @@ impl HubHandler {
 
     /// Ends a subscription, but for that of the loop's own topics.
     fn end(&mut self, conn: ConnId, topic: &Arc<str>, subscription: Subscription, user: Option<&str>) {
-        let Subscription { is_member, as_user, watches, .. } = subscription;
+        let Subscription { is_member, as_user, is_counted, watches, counts, .. } = subscription;
         self.hub.tell_application(&self.rules, About::UNSUBSCRIBE, (conn, user), Some((topic, "")));
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
@@ -340,13 +356,18 @@ impl HubHandler {
         }
         if is_member {
             let name = conn.to_string();
-            let as_user = user.filter(|_| as_user);
-            if self.hub.presence.leave(topic, &as_user.map_or(Who::Conn(&name), Who::User)) {
+            let who = user.filter(|_| as_user).map_or(Who::Conn(&name), Who::User);
+            let presence = &self.hub.presence;
+            let leaves = if is_counted { presence.leave_counted(topic, &who) } else { presence.leave(topic, &who) };
+            if leaves {
                 self.hub.tell_application(&self.rules, About::PRESENCE, (conn, user), Some((topic, "leave")));
             }
         }
         if watches && self.watchers.remove(topic, conn, &mut self.account.bytes) {
             self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch(topic, mailbox));
+        }
+        if counts && self.counters.remove(topic, conn, &mut self.account.bytes) {
+            self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch_number(topic, mailbox));
         }
     }
 
@@ -372,38 +393,10 @@ impl HubHandler {
             self.take_event(shard, event);
         }
         let has_rechecks = self.recheck_some(shard) | self.resume_some();
-        self.told_news = self.told_news.saturating_sub(NEWS);
-        while self.told_news < NEWS && !shard.is_full() {
-            let Some(news) = mailbox.next_news() else { break };
-            self.take_news(shard, news);
-        }
+        self.take_some_news(shard, &mailbox);
         self.tell_tables();
         if !mailbox.rest() || has_rechecks {
             shard.set_timer(Duration::ZERO, POKE);
-        }
-    }
-
-    /// Tells the watchers of a topic news of its members.
-    fn take_news(&mut self, shard: &mut ShardContext<'_>, news: Event) {
-        // Each costs something, also if nobody watches any more.
-        self.told_news += 1;
-        let (Event::Presence { topic, .. } | Event::Members(topic)) = &news else { return };
-        if let Some(topic) = topic.strip_prefix(OWN) {
-            self.told_news += self.pushers.tell_members(&self.hub, shard, (topic, &news));
-            return;
-        }
-        let watchers = self.watchers.of(topic);
-        if watchers.is_empty() {
-            return;
-        }
-        if let Event::Presence { frame, .. } = &news {
-            self.told_news += watchers.len();
-            shard.send_to(watchers, Outgoing::text(frame));
-        } else {
-            for page in self.hub.presence.members(topic) {
-                self.told_news += watchers.len() * (1 + page.payload().len() / PAGE);
-                shard.send_to(watchers, Outgoing::prepared(&page));
-            }
         }
     }
 
@@ -424,6 +417,7 @@ impl HubHandler {
                 }
                 track.settle(&mut self.account.bytes);
                 if !track.live.list().is_empty() {
+                    track.live.deliver(track.live.list().len());
                     let policy = SlowConsumer::Disconnect(self.hub.config.max_lag);
                     shard.send_to_list(track.live.shared(), Outgoing::prepared(&entry.message).with_policy(policy));
                 }
@@ -452,17 +446,18 @@ impl HubHandler {
                 }
             }
             Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
-            Event::Presence { .. } | Event::Members(_) => self.take_news(shard, event),
+            Event::Presence { .. } | Event::Members(_) | Event::Number { .. } => self.take_news(shard, event),
             Event::Rules(rules) => {
-                self.take_rules(rules);
+                self.take_rules(shard, rules);
                 self.pushers.recheck(&self.rules, shard);
             }
-            Event::Pusher(delivery) => self.pushers.deliver(shard, &delivery),
+            Event::Pusher(delivery) => self.pushers.deliver(&self.rules, shard, &delivery),
             Event::Post { topic, frame, slow } => {
                 let message = Outgoing::text(&frame);
                 shard.publish(&topic, slow.map_or(message, |policy| message.with_policy(policy)));
             }
             Event::User(user, what) => self.take_for_user(shard, &user, &what),
+            Event::End(conn) => self.end_conn(shard, conn),
             Event::Verdict { conn, number, verdict } => self.take_verdict(conn, number, verdict),
         }
     }
@@ -478,10 +473,10 @@ impl HubHandler {
     fn step(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>, conn: ConnId) {
         let hub = self.hub.clone();
         let Some(track) = self.tracks.get_mut(topic) else { return };
-        let Some(at) = track.at.clone() else { return };
+        let (kind, Some(at)) = (track.kind, track.at.clone()) else { return };
         let Some(catch_up) = track.catching.get_mut(&conn) else { return };
         if catch_up.stage == Stage::New
-            && let Some(answer) = catch_up.begin(topic, track.kind, &at)
+            && let Some(answer) = catch_up.begin(topic, kind, &at)
         {
             shard.send_to(&[conn], Outgoing::text(&answer));
         }
@@ -501,14 +496,20 @@ impl HubHandler {
                 };
                 track.end_catching(conn);
                 track.live.add(conn);
+                self.rules.send_history(topic, entries.len());
                 let policy = SlowConsumer::Disconnect(hub.config.max_lag);
-                for entry in &entries[..entries.len().saturating_sub(1)] {
+                let many = self.conns.get(&conn).is_some_and(|client| client.takes_many);
+                let Some(((_, reading), mailbox)) = delivery.zip(self.mailbox.as_ref()) else { return };
+                let done = mailbox.delivery(topic, conn, reading);
+                if many {
+                    let texts = entries.iter().map(|entry| Cow::Borrowed(entry.text()));
+                    return send_all(shard, conn, policy, &arrays(texts), done);
+                }
+                let Some((last, first)) = entries.split_last() else { return };
+                for entry in first {
                     shard.send_to(&[conn], Outgoing::prepared(&entry.message).with_policy(policy));
                 }
-                if let (Some((last, reading)), Some(mailbox)) = (delivery, &self.mailbox) {
-                    let message = Outgoing::prepared(&last.message).with_policy(policy);
-                    shard.publish_counted(&[conn][..], message, mailbox.delivery(topic, conn, reading));
-                }
+                shard.publish_counted(&[conn][..], Outgoing::prepared(&last.message).with_policy(policy), done);
             }
             Next::Read(after) => {
                 let (Some(mailbox), Some(catch_up)) = (self.mailbox.clone(), track.catching.get_mut(&conn)) else {
@@ -518,7 +519,7 @@ impl HubHandler {
                 (catch_up.stage, catch_up.reading) = (Stage::Reading, reading);
                 let to = topic.clone();
                 let done = move |page| mailbox.push(Event::Page { topic: to, conn, reading, page });
-                hub.log.read(topic, after, Box::new(done));
+                hub.log.read(topic, kind, after, Box::new(done));
             }
         }
     }
@@ -553,21 +554,19 @@ impl HubHandler {
             let answer = Object::new("late").text("topic", topic).position(&Position { offset, ..at }).end();
             shard.send_to(&[conn], Outgoing::text(&answer));
         }
-        let Some((last, first)) = page.entries.split_last() else {
+        if page.entries.is_empty() {
             catch_up.stage = Stage::Behind;
             self.advance(shard, topic, conn);
             return false;
-        };
-        let max_lag = self.hub.config.max_lag;
-        let policy = SlowConsumer::Disconnect(max_lag);
-        for entry in first {
-            shard.send_to(&[conn], Outgoing::text(&frame(topic, entry)).with_policy(policy));
         }
+        self.rules.send_history(topic, page.entries.len());
         let Some(mailbox) = &self.mailbox else { return false };
-        let message = frame(topic, last);
-        let message = Outgoing::text(&message).with_policy(policy);
+        let texts = page.entries.iter().map(|entry| Cow::Owned(frame(topic, entry)));
+        let many = self.conns.get(&conn).is_some_and(|client| client.takes_many);
+        let texts = if many { arrays(texts) } else { texts.collect() };
+        let policy = SlowConsumer::Disconnect(self.hub.config.max_lag);
         // The next page follows once this one was delivered.
-        shard.publish_counted(&[conn][..], message, mailbox.delivery(topic, conn, reading));
+        send_all(shard, conn, policy, &texts, mailbox.delivery(topic, conn, reading));
         true
     }
 
@@ -627,6 +626,9 @@ impl HubHandler {
         let Some(mailbox) = &self.mailbox else { return };
         self.hub.presence.tick(Instant::now());
         self.hub.control.tick(&self.hub.revoked, Instant::now());
+        if self.rules.max_sessions < usize::MAX {
+            self.hub.elsewhere.tick(&self.hub.sessions, Instant::now());
+        }
         let (hub, bytes) = (&self.hub, &mut self.account.bytes);
         self.tracks.retain(|topic, track| {
             track.idle = if track.is_unused() { track.idle + 1 } else { 0 };
@@ -673,25 +675,7 @@ impl Handler for HubHandler {
     }
 
     fn on_request(&mut self, request: &tautline::Request<'_>) -> Reply {
-        if let Some(reply) = self.call(request).or_else(|| self.call_app(request)) {
-            return reply;
-        }
-        if let Some((reply, arriving)) = events::begin((&self.hub, &self.rules, &self.questions), request) {
-            self.arriving = arriving.or_else(|| self.arriving.take());
-            return reply;
-        }
-        let reply = match &self.hub.gate {
-            Some(gate) => gate(request),
-            None if request.is_upgrade => Reply::upgrade(),
-            None => Reply::status(tautline::http::StatusCode::NOT_FOUND),
-        };
-        // A gate that answers later is followed by the look at the token when the connection opens.
-        let Reply::Upgrade(upgrade) = reply else { return reply };
-        if pusher::app_key(&self.rules, request.http).is_some() {
-            // Signatures say what it may do.
-            return pusher::admit((&self.hub, &self.rules, &self.questions), request, upgrade);
-        }
-        self.admit(request, upgrade)
+        self.call(request).or_else(|| self.call_app(request)).unwrap_or_else(|| self.receive(request))
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
@@ -718,7 +702,7 @@ impl Handler for HubHandler {
             return self.with_pushers(|pushers, around| pushers.take(around, conn, message.text()));
         }
         match message.text() {
-            Some(text) => self.take_text(conn, text, Turn::Arrived),
+            Some(text) => self.take_frame(conn, text),
             None => _ = conn.text(&Object::new("error").text("reason", "a binary message; the protocol is JSON").end()),
         }
         let id = conn.id();
@@ -743,6 +727,7 @@ impl Handler for HubHandler {
         if let Some(reading) = self.readings.drain(id) {
             self.free(&mut conn.shard(), id, reading);
         }
+        self.resume_reader(conn);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _closed: &Closed) {
@@ -781,6 +766,9 @@ impl Drop for HubHandler {
         }
         for topic in self.watchers.topics() {
             self.hub.presence.unwatch(topic, mailbox);
+        }
+        for topic in self.counters.topics() {
+            self.hub.presence.unwatch_number(topic, mailbox);
         }
         self.pushers.end(&self.hub, mailbox);
     }

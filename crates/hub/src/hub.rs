@@ -1,9 +1,13 @@
 //! The hub of a host: the parts that its loops share.
 
 use crate::account::CommonAccount;
+use crate::census::Census;
 use crate::config::Config;
-use crate::control::Control;
+use crate::control::{Control, is_name, left};
+use crate::credentials::now;
+use crate::elsewhere::Elsewhere;
 use crate::feed::Feeds;
+use crate::figures::NamespaceFigures;
 use crate::handler::HubHandler;
 use crate::hooks::{Calls, HookCounts};
 use crate::limits::Bounds;
@@ -18,7 +22,11 @@ use crate::shared::{LiveRules, Shared};
 use crate::streams::Streams;
 use std::fmt;
 use std::sync::Arc;
-use tautline::{Bridge, Reply, Request};
+use std::time::Instant;
+use tautline::{Bridge, Origins, Reply, Request, Totals};
+
+/// The begin of the name of a revocation among totals. Its number is the second since 1970 at which it ends.
+const REVOKED: &str = "revoked/";
 
 /// A hub: makes the handlers of a server. Clones are one hub.
 ///
@@ -54,7 +62,10 @@ impl Hub {
     /// [has](tautline::Server::bridge) too.
     #[must_use]
     pub fn with_log(config: Config, log: Arc<dyn Log>, bridge: Option<Bridge>) -> Self {
-        let presence = Presence::new(&config, bridge.clone());
+        let (presence, lease) = (Presence::new(&config, bridge.clone()), config.lease);
+        let control = Control::new(presence.host(), bridge.clone());
+        let (census, mut rules) = (Census::default(), Rules::open());
+        census.equip(&mut rules);
         Self(Arc::new(Shared {
             config,
             log,
@@ -62,11 +73,14 @@ impl Hub {
             presence,
             account: CommonAccount::default(),
             gate: None,
-            rules: LiveRules::new(Rules::open()),
+            pages: None,
+            rules: LiveRules::new(rules),
             sessions: Sessions::default(),
             revoked: Revoked::default(),
-            control: Control::new(bridge.clone()),
+            elsewhere: Elsewhere::new(bridge.clone(), lease),
+            control,
             bounds: Bounds::default(),
+            census,
             repeats: Arc::new(Repeats::default()),
             calls: Arc::new(Calls::default()),
             streams: Streams::default(),
@@ -75,12 +89,29 @@ impl Hub {
     }
 
     /// Has `gate` decide about requests, before the hub has handlers. The default upgrades all WebSocket requests.
+    ///
+    /// It decides about requests for server-sent events (`GET /events`), too, and lets them in by [`Reply::upgrade`]. Requests to
+    /// the HTTP interface have keys of their own.
     #[must_use]
     pub fn on_request(self, gate: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static) -> Self {
+        self.change("on_request", |shared| Shared { gate: Some(Arc::new(gate)), ..shared })
+    }
+
+    /// Has pages of other hosts read no events of a hub without rules: those whose name is no loopback address, and which `pages`
+    /// does not [allow](Origins::allow_host). For servers on loopback, before the hub has handlers.
+    ///
+    /// A foreign page can have its own name resolve to 127.0.0.1 (DNS rebinding), and a browser tells no origin when a page asks
+    /// its own host.
+    #[must_use]
+    pub fn for_pages(self, pages: Origins) -> Self {
+        self.change("for_pages", |shared| Shared { pages: Some(pages), ..shared })
+    }
+
+    fn change(self, name: &str, change: impl FnOnce(Shared) -> Shared) -> Self {
         match Arc::try_unwrap(self.0) {
-            Ok(shared) => Self(Arc::new(Shared { gate: Some(Arc::new(gate)), ..shared })),
+            Ok(shared) => Self(Arc::new(change(shared))),
             Err(shared) => {
-                log::error!("Hub::on_request has no effect: the hub is in use already");
+                log::error!("Hub::{name} has no effect: the hub is in use already");
                 Self(shared)
             }
         }
@@ -95,7 +126,8 @@ impl Hub {
 
     /// Replaces all rules. Subscriptions without a right to them end, and so do connections of users that are revoked. Keys and
     /// conditions on tokens hold for later tokens: connections keep what theirs gave until it expires.
-    pub fn set_rules(&self, rules: Rules) {
+    pub fn set_rules(&self, mut rules: Rules) {
+        self.0.census.equip(&mut rules);
         self.0.rules.replace(rules);
     }
 
@@ -109,6 +141,32 @@ impl Hub {
     #[must_use]
     pub fn bounds_met(&self) -> Vec<(&'static str, u64)> {
         self.0.bounds.met()
+    }
+
+    /// The figures of each namespace of the rules on this host, and of the topics without one.
+    #[must_use]
+    pub fn namespaces(&self) -> Vec<NamespaceFigures> {
+        self.0.census.figures()
+    }
+
+    /// The totals of namespaces, for the process that [takes over](tautline::HandOver::totals), and the ends of revocations.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.0.census.totals();
+        for (name, until) in self.0.revoked.list(Instant::now(), now().as_secs()) {
+            totals.put(format!("{REVOKED}{name}"), until);
+        }
+        totals
+    }
+
+    /// Goes on with the totals and revocations of an earlier process.
+    pub fn add_totals(&self, totals: &Totals) {
+        self.0.census.add_totals(totals);
+        for (name, until) in totals.iter() {
+            if let Some(name) = name.strip_prefix(REVOKED).filter(|name| is_name(name)) {
+                self.0.revoke(&name.into(), left(until));
+            }
+        }
     }
 
     /// Whether requests with this path may be for the hub's HTTP interfaces, for a server that has other pages beside them.

@@ -55,7 +55,7 @@ impl Page {
 }
 
 /// The reason why a log did not do what it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogError {
     /// Messages after that offset are not kept any more.
@@ -79,6 +79,12 @@ impl fmt::Display for LogError {
     }
 }
 
+impl fmt::Debug for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for LogError {}
 
 /// Gets the result of a request, on any thread. It does not block.
@@ -95,12 +101,13 @@ pub trait Log: Send + Sync + 'static {
     fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>);
 
     /// Brings the messages of a topic to `sink` from now on, until the result is dropped. The sink first gets the place at which
-    /// that begins, and then each message after it once, in order, also over outages of the log.
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following;
+    /// that begins, and then each message after it once, in order, also over outages of the log. The kind is that of the messages
+    /// that are [appended](Append::kind) to the topic.
+    fn follow(&self, topic: &Arc<str>, kind: Kind, sink: Arc<dyn Sink>) -> Following;
 
     /// Reads the messages of a topic after the offset `after`: at most some hundred, and at least one if there is one. `None` is
     /// before the first that is kept.
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>);
+    fn read(&self, topic: &Arc<str>, kind: Kind, after: Option<u64>, done: Done<Page>);
 
     /// The memory that it takes in this process, in bytes, for the [budget](tautline::Limits::memory) of the hub's server. It is
     /// called often. The default is 0.

@@ -5,7 +5,7 @@ use crate::log::{LogError, Page, Position};
 use crate::pusher::delivery::Delivery;
 use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tautline::layers::ws::{Kind, Prepared};
 use tautline::{ApplicationMemory, ConnId, Receipt, ShardHandle, ShardHandleError, SlowConsumer};
 
@@ -15,6 +15,9 @@ pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
 /// Messages and news that wait for a loop, and their bytes. Further messages are lost, which their topics' subscribers are told.
 const MOST_ENTRIES: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
+/// Messages to plain topics that wait for a loop, and their bytes. Further ones are left out, as with those of the loops' own.
+const MOST_POSTS: usize = 16_384;
+const MOST_POST_BYTES: usize = 16 << 20;
 /// News of one topic's members that wait for a loop. Its watchers get all members in place of more.
 const MOST_NEWS: usize = 1024;
 /// Places of a queue that stay when it is empty.
@@ -40,6 +43,11 @@ impl Framed {
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         FRAMED + self.len()
+    }
+
+    /// The message's text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(self.message.payload()).unwrap_or("null")
     }
 
     /// Bytes of the message.
@@ -81,6 +89,11 @@ pub(crate) enum Event {
     },
     /// Some news did not fit: the watchers get all members instead.
     Members(Arc<str>),
+    /// The number of a topic's members, a second or more after the last one.
+    Number {
+        topic: Arc<str>,
+        number: usize,
+    },
     /// Other rules hold from now on.
     Rules(Arc<Rules>),
     /// A message for a plain topic, from elsewhere than a connection.
@@ -91,6 +104,8 @@ pub(crate) enum Event {
     },
     /// An event for subscribers of the Pusher protocol.
     Pusher(Arc<Delivery>),
+    /// A connection is to end.
+    End(ConnId),
     /// Something for all connections of a user.
     User(Arc<str>, ToUser),
     /// The application's answer about a message.
@@ -108,6 +123,15 @@ pub(crate) enum ToUser {
 }
 
 impl Event {
+    /// The bytes of a message to a plain topic.
+    fn post(&self) -> Option<usize> {
+        match self {
+            Self::Post { frame, .. } => Some(frame.len()),
+            Self::Pusher(delivery) => delivery.event(),
+            _ => None,
+        }
+    }
+
     /// Its memory while it waits, in bytes: that of its place, which is one of half as many again, and of its texts.
     fn memory(&self) -> usize {
         let texts = match self {
@@ -143,6 +167,8 @@ struct Waiting {
     news_of: HashMap<Arc<str>, usize>,
     entries: usize,
     bytes: usize,
+    posts: usize,
+    post_bytes: usize,
     /// Memory of all events, in bytes.
     memory: usize,
     /// Topics of which messages did not fit.
@@ -243,11 +269,28 @@ impl Waiting {
                 *self.news_of.entry(topic.clone()).or_default() += 1;
                 Event::Presence { topic, frame }
             }
-            other => other,
+            other => match other.post() {
+                Some(_) if self.posts >= MOST_POSTS || self.post_bytes >= MOST_POST_BYTES => {
+                    // Clients can cause any number of them.
+                    static WARNING: Once = Once::new();
+                    WARNING.call_once(|| {
+                        log::warn!(
+                            "a loop does not keep up with messages of others to plain topics: some are left out"
+                        );
+                    });
+                    return;
+                }
+                Some(bytes) => {
+                    self.posts += 1;
+                    self.post_bytes += bytes;
+                    other
+                }
+                None => other,
+            },
         };
         self.memory += event.memory();
         match event {
-            Event::Presence { .. } | Event::Members(_) => self.news.push_back(event),
+            Event::Presence { .. } | Event::Members(_) | Event::Number { .. } => self.news.push_back(event),
             _ => self.events.push_back(event),
         }
     }
@@ -268,7 +311,12 @@ impl Waiting {
             }
             Event::Lost(topic) => _ = self.lost.remove(topic),
             Event::Members(topic) => _ = self.stale.remove(topic),
-            _ => {}
+            other => {
+                if let Some(bytes) = other.post() {
+                    self.posts -= 1;
+                    self.post_bytes -= bytes;
+                }
+            }
         }
     }
 
@@ -285,8 +333,10 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Framed, MOST_ENTRIES, MOST_NEWS, Waiting};
+    use super::{Event, Framed, MOST_ENTRIES, MOST_NEWS, MOST_POST_BYTES, MOST_POSTS, Waiting};
+    use crate::pusher::delivery::{Delivery, What};
     use std::sync::Arc;
+    use tautline::layers::ws::{Kind, Prepared};
 
     fn news(room: usize) -> Event {
         Event::Presence { topic: format!("room{room}").into(), frame: "news".to_owned() }
@@ -311,6 +361,30 @@ mod tests {
         }
         assert_eq!((waiting.entries, waiting.bytes, waiting.memory), (0, 0, 0));
         assert!(waiting.news_of.is_empty() && waiting.lost.is_empty() && waiting.stale.is_empty());
+    }
+
+    #[test]
+    fn messages_to_plain_topics_are_bounded_and_the_ends_of_connections_are_not_left_out() {
+        let event = |len: usize| {
+            let what = What::Event(Prepared::new(Kind::Text, &vec![b'x'; len]));
+            Event::Pusher(Arc::new(Delivery { topic: "a".into(), what, except: None }))
+        };
+        let post = |len: usize| Event::Post { topic: "a".into(), frame: "x".repeat(len), slow: None };
+        for (len, most) in [(1, MOST_POSTS), (MOST_POST_BYTES / 4, 4)] {
+            let mut waiting = Waiting::default();
+            for number in 0..2 * most {
+                waiting.push(if number % 2 == 0 { event(len) } else { post(len) });
+            }
+            assert_eq!(waiting.events.len(), most, "{len}");
+            waiting.push(Event::Pusher(Arc::new(Delivery { topic: "a".into(), what: What::End, except: None })));
+            assert_eq!(waiting.events.len(), most + 1);
+            while let Some(event) = waiting.events.pop_front() {
+                waiting.leave(&event);
+            }
+            assert_eq!((waiting.posts, waiting.post_bytes, waiting.memory), (0, 0, 0));
+            waiting.push(event(len));
+            assert_eq!(waiting.events.len(), 1, "there is room again");
+        }
     }
 
     #[test]

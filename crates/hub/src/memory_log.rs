@@ -216,7 +216,7 @@ impl Log for MemoryLog {
         done(result);
     }
 
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
+    fn follow(&self, topic: &Arc<str>, _: Kind, sink: Arc<dyn Sink>) -> Following {
         let mut inner = self.lock();
         sink.begin(Position { epoch: inner.epoch.clone(), offset: inner.last });
         let number = inner.next_sink;
@@ -227,7 +227,7 @@ impl Log for MemoryLog {
         Box::new(Follower { log: self.clone(), topic: topic.clone(), number })
     }
 
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
+    fn read(&self, topic: &Arc<str>, _: Kind, after: Option<u64>, done: Done<Page>) {
         let result = self.lock().read(topic, after);
         done(result);
     }

@@ -30,9 +30,16 @@ fn schemas(operation: &str) -> (Value, Value) {
             let after = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
             (object(json!({ "topic": topic, "after": after }), &["topic"]), answer(&["messages", "upto"]))
         }
-        "presence" => (object(json!({ "topic": topic }), &["topic"]), answer(&["topic", "members"])),
+        "presence" => {
+            let body = json!({ "topic": topic, "count": { "type": "boolean" } });
+            (object(body, &["topic"]), answer(&["topic", "number"]))
+        }
         "connections" => (object(json!({ "user": user }), &[]), answer(&[])),
-        "disconnect" => (object(json!({ "user": user }), &["user"]), answer(&["user", "connections"])),
+        "disconnect" => {
+            let conn = name(64, 1, "^[0-9a-f]{16}/(0|[1-9][0-9]{0,8})(\\.(0|[1-9][0-9]{0,8})){2}$");
+            let one = object(json!({ "connection": conn }), &["connection"]);
+            (json!({ "oneOf": [object(json!({ "user": user }), &["user"]), one] }), answer(&[]))
+        }
         "revoke" => {
             let seconds = json!({ "type": "integer", "minimum": 0, "maximum": 2_592_000 });
             let of_user = object(json!({ "user": user, "seconds": seconds }), &["user", "seconds"]);

@@ -2,73 +2,40 @@
 //!
 //! Each host tells the others of its members' joins and leaves, and all of them a few times within a lease. A host that is silent
 //! for a lease is dead: its members have left. Members of one host need no broker.
+//!
+//! A user is one member on all hosts, who joins with the first connection and leaves with the last. Members of topics whose rules say
+//! so are counted and not listed: then hosts tell each other numbers, about once in a second.
 
+mod count;
+mod ear;
+mod room;
+mod rooms;
+mod users;
+
+pub(crate) use self::count::Joined;
+pub(crate) use self::room::user_of;
+pub(crate) use self::users::Who;
+
+use self::ear::{Ear, News, tell};
+use self::room::{Room, shown};
+use self::rooms::{Bounds, Counted, Rooms, channel, lock};
 use crate::config::Config;
 use crate::mailbox::{Event, Mailbox};
-use crate::members::Members;
 use crate::pages::Pages;
-use crate::protocol::{Object, random_name};
+use crate::protocol::random_name;
 use crate::pusher::{MOST_INFO, OWN};
-use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::layers::ws::Prepared;
-use tautline::{ApplicationMemory, Bridge, Listening, Outgoing};
+use tautline::{ApplicationMemory, Bridge};
 
-/// Other hosts that one topic's presence has at most.
-const MOST_HOSTS: usize = 1_000;
-/// Members of other hosts that one topic's presence has at most.
-const MOST_OTHERS: usize = 100_000;
-/// Most bytes of a member's or host's identifier.
-const MOST_ID: usize = 192;
-/// The shortest time between two lists of all members for hosts that ask. Each client that comes first to a topic has its host ask.
-const PER_ANSWER: Duration = Duration::from_secs(1);
-/// Memory of what hears other hosts about one topic, beside the topic's name: here and in the bridge.
-const EAR: usize = 512;
 /// The shortest time between two looks at leases. Each loop looks once in a second.
 const PER_TICK: Duration = Duration::from_millis(750);
 /// Topics that are looked at in one go at least.
 const LEAST_SLICE: usize = 1024;
 /// A host tells its members this number of times within a lease.
 const PER_LEASE: u32 = 3;
-
-type Rooms = Mutex<Counted>;
-
-/// All topics with members or watchers, and their memory.
-#[derive(Default)]
-struct Counted {
-    map: HashMap<Arc<str>, Box<Room>>,
-    /// Memory of the topics, in bytes, and the part that the account of memory knows.
-    bytes: usize,
-    told: usize,
-    memory: Option<ApplicationMemory>,
-}
-
-impl Counted {
-    /// Counts the memory of a topic that has changed. One without members of this host and watchers is forgotten.
-    fn settle(&mut self, topic: &Arc<str>) {
-        if let Some(room) = self.map.get_mut(topic) {
-            let now = if room.is_unused() { 0 } else { room.memory(topic) };
-            self.bytes = self.bytes - room.told + now;
-            room.told = now;
-            if now == 0 {
-                self.map.remove(topic);
-                shrink_map(&mut self.map);
-            }
-        }
-        self.tell();
-    }
-
-    fn tell(&mut self) {
-        if let Some(memory) = &self.memory {
-            let now = map_memory(&self.map) + self.bytes;
-            memory.replace(self.told, now);
-            self.told = now;
-        }
-    }
-}
 
 pub(crate) struct Presence {
     /// This host among others.
@@ -107,78 +74,6 @@ impl Rounds {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Bounds {
-    /// Members of one host in one topic.
-    members: usize,
-    /// Bytes of a name.
-    name: usize,
-}
-
-/// A topic with members, or with loops that want to know them.
-#[derive(Default)]
-struct Room {
-    local: Members,
-    /// Connections of the users among these.
-    users: HashMap<Box<str>, u32>,
-    others: HashMap<String, Lease>,
-    /// All of them, once somebody has asked for them.
-    pages: Option<Pages>,
-    watchers: Vec<Arc<Mailbox>>,
-    /// The last time at which this host listed its members for those who asked, and whether they have asked since.
-    answered: Option<Instant>,
-    is_asked: bool,
-    /// Hears other hosts.
-    listening: Option<Listening>,
-    /// Its memory as it was counted, in bytes.
-    told: usize,
-}
-
-/// The result of a join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
-    /// There are too many members on this host.
-    Full,
-    First,
-    /// The user is a member by another connection.
-    Again,
-}
-
-/// A member: one connection, or all connections of a user.
-pub(crate) enum Who<'w> {
-    Conn(&'w str),
-    User(&'w str),
-}
-
-struct Lease {
-    until: Instant,
-    members: Members,
-}
-
-/// News of a host for the others.
-#[derive(Default, Serialize, Deserialize)]
-struct News {
-    host: String,
-    /// All members of the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    all: Option<Members>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    join: Option<(String, String)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    leave: Option<String>,
-    /// Whether the other hosts are asked for all of their members.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    ask: bool,
-}
-
-fn lock(rooms: &Rooms) -> MutexGuard<'_, Counted> {
-    rooms.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn channel(topic: &str) -> String {
-    format!("$presence/{topic}")
-}
-
 impl Presence {
     pub(crate) fn new(config: &Config, bridge: Option<Bridge>) -> Self {
         Self {
@@ -189,6 +84,11 @@ impl Presence {
             rooms: Arc::default(),
             rounds: Mutex::default(),
         }
+    }
+
+    /// The name of this host.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Counts its memory from now on, unless it is counted already.
@@ -204,35 +104,65 @@ impl Presence {
         let id = self.member(who);
         let mut rooms = lock(&self.rooms);
         let room = rooms.map.entry(topic.clone()).or_default();
-        if room.is_known(who) {
+        if let Who::User(user) = who
+            && room.users.again(user)
+        {
             return Joined::Again;
         }
         let fits = room.local.len() < most.unwrap_or(self.bounds.members).min(self.bounds.members);
         if fits {
             self.open(topic, room);
             self.tell(topic, News { join: Some((id.clone(), name.to_owned())), ..News::default() });
+            room.joined(topic, shown(&id), name);
             room.local.insert(&id, name);
-            room.joined(topic, &id, name);
             if let Who::User(user) = who {
-                room.users.insert((*user).into(), 1);
+                room.users.add(user);
             }
         }
         rooms.settle(topic);
         if fits { Joined::First } else { Joined::Full }
     }
 
-    /// A connection leaves, and with the last one its user. Whether a member has left.
+    /// A member joins a topic whose members are counted and not listed.
+    pub(crate) fn join_counted(&self, topic: &Arc<str>, who: &Who<'_>, most: Option<usize>) -> Joined {
+        let mut rooms = lock(&self.rooms);
+        let room = rooms.map.entry(topic.clone()).or_default();
+        let joined = room.count.get_or_insert_default().join(who, most.unwrap_or(usize::MAX));
+        if joined == Joined::First {
+            self.open(topic, room);
+        }
+        rooms.settle(topic);
+        joined
+    }
+
+    /// It leaves again. Whether a member has left.
+    pub(crate) fn leave_counted(&self, topic: &Arc<str>, who: &Who<'_>) -> bool {
+        let mut rooms = lock(&self.rooms);
+        let Some(count) = rooms.map.get_mut(topic).and_then(|room| room.count.as_mut()) else { return false };
+        let leaves = count.leave(who);
+        if leaves && count.own() == 0 {
+            // The topic may be forgotten before the next time at which numbers are told.
+            count.passed = 0;
+            self.tell(topic, News { count: Some(0), ..News::default() });
+        }
+        rooms.settle(topic);
+        leaves
+    }
+
+    /// A connection leaves, and with the last one its user. Whether a member has left this host.
     pub(crate) fn leave(&self, topic: &Arc<str>, who: &Who<'_>) -> bool {
         let id = self.member(who);
         let mut rooms = lock(&self.rooms);
         let Some(room) = rooms.map.get_mut(topic) else { return false };
-        if room.has_others(who) {
+        if let Who::User(user) = who
+            && !room.users.leave(user)
+        {
             return false;
         }
         let leaves = room.local.remove(&id);
         if leaves {
             self.tell(topic, News { leave: Some(id.clone()), ..News::default() });
-            room.left(topic, &id);
+            room.left(topic, shown(&id));
         }
         rooms.settle(topic);
         leaves
@@ -261,19 +191,45 @@ impl Presence {
         pages
     }
 
-    /// The number of all present members, also where there are too many to list.
-    pub(crate) fn number(&self, topic: &str) -> usize {
-        let rooms = lock(&self.rooms);
-        let Some(room) = rooms.map.get(topic) else { return 0 };
-        room.local.len() + room.others.values().map(|lease| lease.members.len()).sum::<usize>()
+    /// A loop wants to know the number of members. Returns the present one.
+    pub(crate) fn watch_number(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) -> usize {
+        let mut rooms = lock(&self.rooms);
+        let room = rooms.map.entry(topic.clone()).or_default();
+        self.open(topic, room);
+        let number = room.number();
+        let count = room.count.get_or_insert_default();
+        if count.loops.is_empty() {
+            count.told = Some(number);
+        } else if count.told != Some(number) {
+            // Loops that came before know another one, and are told this one.
+            (count.told, count.is_changed) = (None, true);
+        }
+        if !count.loops.iter().any(|other| Arc::ptr_eq(other, mailbox)) {
+            count.loops.reserve_exact(1);
+            count.loops.push(mailbox.clone());
+        }
+        rooms.settle(topic);
+        number
+    }
+
+    pub(crate) fn unwatch_number(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
+        let mut rooms = lock(&self.rooms);
+        let Some(count) = rooms.map.get_mut(topic).and_then(|room| room.count.as_mut()) else { return };
+        count.loops.retain(|other| !Arc::ptr_eq(other, mailbox));
+        rooms.settle(topic);
+    }
+
+    /// The number of all present members, also where there are too many to list, and of those that can be listed.
+    pub(crate) fn numbers(&self, topic: &str) -> (usize, usize) {
+        lock(&self.rooms).map.get(topic).map_or((0, 0), |room| (room.number(), room.listed()))
     }
 
     /// All present members, with their names. Those of other hosts are known while this host has members or watchers.
     pub(crate) fn list(&self, topic: &str) -> Vec<(String, String)> {
         let rooms = lock(&self.rooms);
         let Some(room) = rooms.map.get(topic) else { return Vec::new() };
-        let all = room.others.values().map(|lease| &lease.members).chain([&room.local]).flat_map(Members::iter);
-        all.map(|(id, name)| (id.to_owned(), name.to_owned())).collect()
+        let all: BTreeMap<&str, &str> = room.all().collect();
+        all.into_iter().map(|(id, name)| (id.to_owned(), name.to_owned())).collect()
     }
 
     pub(crate) fn unwatch(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
@@ -286,16 +242,17 @@ impl Presence {
     /// Ends leases that were not renewed, and renews those of this host: of some topics at each call, so that nobody waits for
     /// long. All loops call it, and one does it.
     pub(crate) fn tick(&self, now: Instant) {
-        // Without a bridge there are no other hosts.
-        if self.bridge.is_none() {
-            return;
-        }
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         if rounds.last.is_some_and(|last| now.saturating_duration_since(last) < PER_TICK) {
             return;
         }
         rounds.last = Some(now);
         let mut rooms = lock(&self.rooms);
+        self.tell_numbers(&mut rooms, now);
+        // Without a bridge there are no other hosts.
+        if self.bridge.is_none() {
+            return;
+        }
         if rounds.left.is_empty() {
             rounds.begin(rooms.map.keys().cloned(), self.lease / PER_LEASE, now);
         }
@@ -309,17 +266,50 @@ impl Presence {
         }
     }
 
+    /// Tells numbers of members that have changed, of some topics at each call.
+    fn tell_numbers(&self, rooms: &mut Counted, now: Instant) {
+        let slice = rooms.changed.len().div_ceil(4).max(LEAST_SLICE).min(rooms.changed.len());
+        for _ in 0..slice {
+            let Some(topic) = rooms.changed.pop_front() else { break };
+            let Some(room) = rooms.map.get_mut(&topic) else { continue };
+            let number = room.number();
+            let Some(count) = &mut room.count else { continue };
+            if let Some(own) = count.unpassed() {
+                self.tell(&topic, News { count: Some(own), ..News::default() });
+            }
+            match count.tells(number, now) {
+                None => rooms.changed.push_back(topic),
+                Some(tells) => {
+                    (count.is_changed, count.is_queued) = (false, false);
+                    for mailbox in count.loops.iter().filter(|_| tells) {
+                        mailbox.push(Event::Number { topic: topic.clone(), number });
+                    }
+                }
+            }
+        }
+        if rooms.changed.is_empty() {
+            rooms.changed = VecDeque::new();
+        }
+        rooms.tell();
+    }
+
     /// Whether members of the topic have left.
     fn tick_room(&self, topic: &Arc<str>, room: &mut Room, now: Instant, renews: bool) -> bool {
-        if (renews || room.is_asked && room.may_answer(now)) && !room.local.is_empty() {
+        if renews || room.is_asked && room.may_answer(now) {
             room.is_asked = false;
-            self.tell(topic, News { all: Some(room.local.clone()), ..News::default() });
+            let (all, count) = room.own();
+            if all.is_some() || count.is_some() {
+                self.tell(topic, News { all, count, ..News::default() });
+            }
         }
         let ended: Vec<String> =
             room.others.iter().filter(|(_, lease)| lease.until <= now).map(|(host, _)| host.clone()).collect();
         for host in &ended {
-            let members = room.others.remove(host).map(|lease| lease.members).unwrap_or_default();
-            members.ids().for_each(|id| room.left(topic, id));
+            let Some(lease) = room.others.remove(host) else { continue };
+            lease.members.ids().for_each(|id| room.left(topic, id));
+            if lease.counted > 0 {
+                room.number_changed();
+            }
         }
         !ended.is_empty()
     }
@@ -352,152 +342,56 @@ impl Presence {
     }
 }
 
-fn tell(bridge: &Bridge, topic: &str, news: &News) {
-    let text = serde_json::to_string(news).unwrap_or_default();
-    // If it is withheld, the next renewal says the same.
-    let _ = bridge.publish(&channel(topic), Outgoing::text(&text));
-}
-
-impl Room {
-    /// Whether the user is a member already, with one connection more now.
-    fn is_known(&mut self, who: &Who<'_>) -> bool {
-        let Who::User(user) = who else { return false };
-        let Some(number) = self.users.get_mut(*user) else { return false };
-        *number += 1;
-        true
-    }
-
-    /// Whether the user stays a member, with one connection less now.
-    fn has_others(&mut self, who: &Who<'_>) -> bool {
-        let Who::User(user) = who else { return false };
-        let Some(number) = self.users.get_mut(*user) else { return false };
-        *number -= 1;
-        let stays = *number > 0;
-        if !stays {
-            self.users.remove(*user);
-            shrink_map(&mut self.users);
-        }
-        stays
-    }
-
-    fn is_unused(&self) -> bool {
-        self.local.is_empty() && self.watchers.is_empty()
-    }
-
-    /// Its memory, in bytes.
-    fn memory(&self, topic: &str) -> usize {
-        let hosts = self.others.iter().map(|(host, lease)| host.capacity() + lease.members.memory());
-        let listening = self.listening.as_ref().map_or(0, |_| EAR + 2 * name_memory(topic));
-        // The topic's name is that of a subscription.
-        size_of::<Self>()
-            + self.local.memory()
-            + map_memory(&self.users)
-            + self.users.keys().map(|user| user.len()).sum::<usize>()
-            + map_memory(&self.others)
-            + hosts.sum::<usize>()
-            + self.watchers.capacity() * size_of::<Arc<Mailbox>>()
-            + self.pages.as_ref().map_or(0, Pages::memory)
-            + listening
-    }
-
-    fn joined(&mut self, topic: &Arc<str>, id: &str, name: &str) {
-        self.pages.iter_mut().for_each(|pages| pages.insert(id, name));
-        self.report(topic, &Object::new("join").text("topic", topic).text("member", id).text("name", name).end());
-    }
-
-    /// The messages with all present members. From the first time on, their pages are kept up to date.
-    fn frames(&mut self, topic: &str) -> Vec<Prepared> {
-        let Self { pages, others, local, .. } = self;
-        let all = || others.values().map(|lease| &lease.members).chain([&*local]).flat_map(Members::iter);
-        pages.get_or_insert_with(|| all().fold(Pages::default(), Pages::with)).frames(topic)
-    }
-
-    /// Whether this host may list its members for those who ask. If so, it is noted that it does.
-    fn may_answer(&mut self, now: Instant) -> bool {
-        let may = self.answered.is_none_or(|last| now.saturating_duration_since(last) >= PER_ANSWER);
-        if may {
-            self.answered = Some(now);
-        }
-        may
-    }
-
-    fn left(&mut self, topic: &Arc<str>, id: &str) {
-        self.pages.iter_mut().for_each(|pages| pages.remove(id));
-        self.report(topic, &Object::new("leave").text("topic", topic).text("member", id).end());
-    }
-
-    fn report(&self, topic: &Arc<str>, frame: &str) {
-        for mailbox in &self.watchers {
-            mailbox.push(Event::Presence { topic: topic.clone(), frame: frame.to_owned() });
-        }
-    }
-}
-
-/// Hears the other hosts of one topic.
-struct Ear {
-    host: Arc<str>,
-    bridge: Bridge,
-    rooms: Weak<Rooms>,
-    topic: Arc<str>,
-    bounds: Bounds,
-    lease: Duration,
-}
-
-impl Ear {
-    fn hear(&self, payload: &[u8]) {
-        let Ok(News { host, all, join, leave, ask }) = serde_json::from_slice(payload) else {
-            return log::debug!("news of presence in topic {:?} that is no JSON of a hub", self.topic);
-        };
-        let Some(rooms) = self.rooms.upgrade().filter(|_| host != *self.host && host.len() <= MOST_ID) else { return };
-        let (mut rooms, now) = (lock(&rooms), Instant::now());
-        let Some(room) = rooms.map.get_mut(&self.topic) else { return };
-        if ask && !room.local.is_empty() {
-            if room.may_answer(now) {
-                let all = Some(room.local.clone());
-                tell(&self.bridge, &self.topic, &News { host: self.host.to_string(), all, ..News::default() });
-            } else {
-                room.is_asked = true;
-            }
-        }
-        let knows = room.others.contains_key(&host);
-        if all.is_none() && join.is_none() && leave.is_none() || room.others.len() >= MOST_HOSTS && !knows {
-            return;
-        }
-        let mut lease = room.others.remove(&host).unwrap_or_else(|| Lease { until: now, members: Members::default() });
-        lease.until = now + self.lease;
-        let elsewhere: usize = room.others.values().map(|lease| lease.members.len()).sum();
-        let most = self.bounds.members.min(MOST_OTHERS.saturating_sub(elsewhere));
-        if let Some(all) = &all {
-            let gone: Vec<String> = lease.members.ids().filter(|id| !all.contains(id)).map(str::to_owned).collect();
-            gone.iter().for_each(|id| self.leaves(room, &mut lease.members, id));
-        }
-        let join = join.iter().map(|(id, name)| (id.as_str(), name.as_str()));
-        for (id, name) in all.iter().flat_map(Members::iter).chain(join) {
-            let fits = id.len() <= MOST_ID && name.len() <= self.bounds.name && !name.contains(char::is_control);
-            if fits && lease.members.len() < most && !lease.members.contains(id) {
-                room.joined(&self.topic, id, name);
-                lease.members.insert(id, name);
-            }
-        }
-        leave.iter().for_each(|id| self.leaves(room, &mut lease.members, id));
-        if !lease.members.is_empty() {
-            room.others.insert(host, lease);
-        }
-        rooms.settle(&self.topic);
-    }
-
-    fn leaves(&self, room: &mut Room, members: &mut Members, id: &str) {
-        if members.remove(id) {
-            room.left(&self.topic, id);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_SLICE, Rounds};
+    use super::{Joined, LEAST_SLICE, Presence, Rounds, Who};
+    use crate::config::Config;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
+    use tautline::{ApplicationMemory, Bridge, MemoryBroker};
+
+    /// Two hosts with 100,000 users each in one topic.
+    #[test]
+    fn hosts_tell_each_other_numbers_of_many_members_within_bounds() {
+        let broker = MemoryBroker::new();
+        let [one, two] =
+            [(); 2].map(|()| Presence::new(&Config::default(), Some(Bridge::start(broker.clone()).unwrap())));
+        let memory = ApplicationMemory::default();
+        one.count(&memory);
+        let (words, bytes) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let sniffer = Bridge::start(broker).unwrap();
+        let (number, sum) = (words.clone(), bytes.clone());
+        let _ear = sniffer.listen("$presence/crowd", move |_, payload| {
+            number.fetch_add(1, Ordering::Relaxed);
+            sum.fetch_add(payload.len(), Ordering::Relaxed);
+        });
+        let (topic, mut now) = (Arc::<str>::from("crowd"), Instant::now());
+        for number in 0..100_000 {
+            let user = format!("user{number}");
+            assert_eq!(one.join_counted(&topic, &Who::User(&user), None), Joined::First);
+            assert_eq!(one.join_counted(&topic, &Who::User(&user), None), Joined::Again);
+            assert_eq!(two.join_counted(&topic, &Who::Conn("1"), None), Joined::First);
+        }
+        let mut ticks = 0;
+        while one.numbers("crowd").0 < 200_000 || two.numbers("crowd").0 < 200_000 {
+            now += Duration::from_secs(1);
+            ticks += 1;
+            assert!(ticks < 2_000, "{:?} {:?}", one.numbers("crowd"), two.numbers("crowd"));
+            [&one, &two].iter().for_each(|host| host.tick(now));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!((one.numbers("crowd"), one.list("crowd").len()), ((200_000, 0), 0));
+        // A word of each host in a tick: its number, or a renewal.
+        let (words, bytes) = (words.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+        assert!(words <= 8 + 4 * ticks && bytes <= 64 * words, "{words} words with {bytes} bytes in {ticks} ticks");
+        assert!(memory.bytes() < 16 << 20, "{} bytes", memory.bytes());
+        for number in 0..100_000 {
+            let user = format!("user{number}");
+            assert!(!one.leave_counted(&topic, &Who::User(&user)) && one.leave_counted(&topic, &Who::User(&user)));
+        }
+        assert!(memory.bytes() < 100_000, "{} bytes", memory.bytes());
+    }
 
     #[test]
     fn a_round_goes_through_all_topics_within_a_renewal() {

@@ -26,6 +26,9 @@ pub(crate) struct Request<'a> {
     /// Whether the client wants to know the members.
     #[serde(default)]
     pub(crate) presence: bool,
+    /// Whether the client wants to know the number of members.
+    #[serde(default)]
+    pub(crate) count: bool,
     /// The name as a member.
     #[serde(default, rename = "as", borrow)]
     pub(crate) member: Option<Cow<'a, str>>,
@@ -35,6 +38,9 @@ pub(crate) struct Request<'a> {
     pub(crate) id: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(crate) token: Option<Cow<'a, str>>,
+    /// The version of the protocol that the client speaks.
+    #[serde(default)]
+    pub(crate) version: Option<u64>,
     #[serde(default, borrow, deserialize_with = "value")]
     pub(crate) data: Option<&'a RawValue>,
 }
@@ -63,6 +69,9 @@ pub(crate) struct Answer<'a> {
     /// Seconds that a token still holds.
     #[serde(default)]
     pub(crate) expires: Option<u64>,
+    /// The version of the protocol that both speak.
+    #[serde(default)]
+    pub(crate) version: Option<u64>,
     /// Whether the same request may succeed later.
     #[serde(default)]
     pub(crate) retry: bool,
@@ -70,11 +79,24 @@ pub(crate) struct Answer<'a> {
     pub(crate) name: Option<String>,
     #[serde(default)]
     pub(crate) members: Option<Vec<(String, String)>>,
+    /// The number of members.
+    #[serde(default)]
+    pub(crate) number: Option<u64>,
     /// Whether these members add to those before.
     #[serde(default)]
     pub(crate) more: bool,
     #[serde(default, borrow, deserialize_with = "value")]
     pub(crate) data: Option<&'a RawValue>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a message. An array of the members' values would do for the parser, too, and is none.
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
+        if !text.trim_ascii_start().starts_with('{') {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
 }
 
 impl Answer<'_> {

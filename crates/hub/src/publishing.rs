@@ -1,11 +1,11 @@
 //! Messages of clients on their way to the application, to subscribers or to the log.
 
 use crate::access::check_publish;
-use crate::asked::{Step, Turn};
+use crate::asked::{Pace, RESUME, Step, Turn};
 use crate::asking::{Held, Matter, Wish};
 use crate::config::Kind;
 use crate::connected::texts;
-use crate::entry::{RESUME, call};
+use crate::entry::call;
 use crate::handler::HubHandler;
 use crate::hooks::Verdict;
 use crate::log::{Append, LogError, Position};
@@ -56,6 +56,7 @@ impl HubHandler {
         }
         let kind = grant.terms.kind(config, topic);
         if kind == Kind::Plain {
+            self.rules.publish(grant.namespace);
             let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
             self.hub.channels.publish_message(&self.rules, topic, data);
             let message = Outgoing::text(&message);
@@ -98,6 +99,7 @@ impl HubHandler {
         client.waiting_bytes += data.len();
         client.waiting_texts += texts(topic, &append);
         client.waiting.push_back((topic.clone(), append));
+        self.rules.publish(grant.namespace);
         client.settle(&mut self.account.bytes);
         self.account.is_changed = true;
         self.append_next(conn.id());
@@ -236,25 +238,40 @@ impl HubHandler {
         false
     }
 
+    /// Goes on with the messages of a client that had to read.
+    pub(crate) fn resume_reader(&mut self, conn: &mut Conn<'_, ()>) {
+        if self.conns.get(&conn.id()).is_some_and(|client| client.asking.is_some()) {
+            self.resume(conn);
+        }
+    }
+
     /// Goes on with the messages of a connection.
     pub(crate) fn resume(&mut self, conn: &mut Conn<'_, ()>) {
         let id = conn.id();
         if self.pushers.has(id) {
             return self.with_pushers(|pushers, around| pushers.resume(around, conn));
         }
+        let pace = Pace::begin(conn);
+        if self.conns.get_mut(&id).and_then(|client| client.asking.as_mut()).is_some_and(|asking| asking.rests(conn)) {
+            return;
+        }
         loop {
             let Some(client) = self.conns.get_mut(&id) else { return };
+            if let Some(asking) = client.asking.as_mut().filter(|_| pace.is_over(conn)) {
+                asking.rest(conn, pace);
+                break;
+            }
             match client.asking.as_mut().map_or(Step::End, |asking| asking.next()) {
                 Step::Decided(message, Verdict::Allowed(allowed)) => {
-                    self.take_text(conn, &message, Turn::Allowed(allowed))
+                    self.take_text(conn, &message, Turn::Allowed(allowed));
                 }
                 Step::Decided(message, verdict) => {
-                    if let Ok(request) = serde_json::from_str::<Request<'_>>(&message) {
+                    if let Some(request) = Request::read(&message) {
                         let topic = request.topic.as_deref().unwrap_or_default();
                         refuse(conn, &verdict, &request, topic);
                     }
                 }
-                Step::Next(message) => self.take_text(conn, &message, Turn::Next),
+                Step::Next(message) => _ = self.take_text(conn, &message, Turn::Next),
                 Step::Wait => break,
                 Step::End => {
                     if client.asking.take().is_some_and(|asking| asking.is_paused) {

@@ -1,14 +1,21 @@
 //! A client's side of the protocol, without I/O: what it is subscribed to, its offsets, and its messages without an answer.
 
+use crate::arrays::join;
 use crate::error::ClientError;
 use crate::log::Position;
 use crate::protocol::{Answer, Object, random_name};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Messages without an answer that a session keeps.
 const MOST_UNANSWERED: usize = 128;
+/// Messages, and bytes of them, that a frame has at most, beside one that is longer.
+const MOST_JOINED: usize = 64;
+const MOST_JOINED_BYTES: usize = 64 << 10;
+/// Begin of the reason with which hubs that know one message in a frame alone refuse `hello`.
+const OLD_HUB: &str = "this type of message is not known";
 
 /// The way in which a client subscribes to a topic.
 ///
@@ -18,6 +25,7 @@ pub struct Subscribe {
     after: Option<(u64, Option<String>)>,
     member: Option<String>,
     presence: bool,
+    count: bool,
 }
 
 impl Subscribe {
@@ -41,6 +49,13 @@ impl Subscribe {
     #[must_use]
     pub const fn with_presence(mut self) -> Self {
         self.presence = true;
+        self
+    }
+
+    /// With the number of members.
+    #[must_use]
+    pub const fn with_count(mut self) -> Self {
+        self.count = true;
         self
     }
 }
@@ -86,6 +101,8 @@ pub enum Event {
     Joined(Arc<str>, String, String),
     /// A member has left.
     Left(Arc<str>, String),
+    /// The number of a topic's members: at first, and after changes, about once in a second.
+    Counted(Arc<str>, u64),
     /// The hub ended the subscription to the topic, for this reason: the right to it is gone.
     Ended(Arc<str>, String),
     /// The hub wants a fresh token within this number of seconds. With 0 it has closed the connection for lack of one.
@@ -122,6 +139,9 @@ pub struct Session {
     next_id: u64,
     outbox: VecDeque<String>,
     is_open: bool,
+    /// Whether it says that it takes arrays of messages, and whether the hub does.
+    has_arrays: bool,
+    takes_many: bool,
     /// Sent first on each connection.
     token: Option<String>,
 }
@@ -152,6 +172,8 @@ impl Session {
             next_id: 0,
             outbox: VecDeque::new(),
             is_open: false,
+            has_arrays: false,
+            takes_many: false,
             token: None,
         }
     }
@@ -160,6 +182,13 @@ impl Session {
     #[must_use]
     pub const fn with_max_unanswered(mut self, most: usize) -> Self {
         self.max_unanswered = most;
+        self
+    }
+
+    /// Has frames be arrays of several messages, with hubs that know them. Takes all of them by [`received_all`](Self::received_all).
+    #[must_use]
+    pub const fn with_arrays(mut self) -> Self {
+        self.has_arrays = true;
         self
     }
 
@@ -262,7 +291,11 @@ impl Session {
         self.is_open = true;
         self.outbox.clear();
         self.retries.clear();
+        self.takes_many = false;
         self.outbox.extend(self.token.as_deref().map(token_frame));
+        if self.has_arrays {
+            self.outbox.push_back(Object::new("hello").number("version", 2).end());
+        }
         self.outbox.extend(self.topics.iter().map(|(name, topic)| topic.frame(name)));
         self.outbox.extend(self.unanswered.iter().map(|(_, frame)| frame.clone()));
     }
@@ -281,14 +314,35 @@ impl Session {
         }
     }
 
-    /// The next text message to be sent.
+    /// The next text message to be sent: one of the protocol's messages, or an array of them if the hub takes those.
     pub fn next_frame(&mut self) -> Option<String> {
-        self.outbox.pop_front()
+        if !self.takes_many || self.outbox.len() < 2 {
+            return self.outbox.pop_front();
+        }
+        let mut bytes = 0;
+        let fits = self.outbox.iter().take(MOST_JOINED).take_while(|message| {
+            bytes += message.len();
+            bytes <= MOST_JOINED_BYTES
+        });
+        let number = fits.count().max(1);
+        Some(join(self.outbox.drain(..number).map(Cow::Owned).collect()).into_owned())
     }
 
-    /// Takes a text message of the hub.
+    /// Takes a text message of the hub: one of the protocol's messages, or an array of them.
+    pub fn received_all(&mut self, text: &str) -> Vec<Event> {
+        if !text.starts_with('[') {
+            return self.received(text).into_iter().collect();
+        }
+        let all: Vec<Answer<'_>> = serde_json::from_str(text).unwrap_or_default();
+        all.into_iter().filter_map(|answer| self.take(answer)).collect()
+    }
+
+    /// Takes one message of the hub. Without [arrays](Self::with_arrays) each text has one.
     pub fn received(&mut self, text: &str) -> Option<Event> {
-        let answer: Answer<'_> = serde_json::from_str(text).ok()?;
+        self.take(serde_json::from_str(text).ok()?)
+    }
+
+    fn take(&mut self, answer: Answer<'_>) -> Option<Event> {
         let name = answer.topic.as_deref();
         let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
         match &*answer.action {
@@ -321,7 +375,15 @@ impl Session {
                 let is_withheld = answer.reach.is_some_and(|reach| reach == "host");
                 Some(if is_withheld { Event::Withheld(id) } else { Event::Published(id, at) })
             }
+            "hello" => {
+                self.takes_many = answer.version == Some(2);
+                None
+            }
             "error" => {
+                if answer.reason.as_deref().is_some_and(|reason| reason.starts_with(OLD_HUB)) {
+                    // It answers the `hello`.
+                    return None;
+                }
                 let id = answer.id.map(Into::<String>::into);
                 if let Some(id) = &id {
                     if answer.retry {
@@ -340,6 +402,7 @@ impl Session {
                 let member = owned(answer.member.as_deref());
                 Some(Event::Joined(self.topic_mut(name?)?.0, member, answer.name.unwrap_or_default()))
             }
+            "count" => Some(Event::Counted(self.topic_mut(name?)?.0, answer.number?)),
             "direct" => Some(Event::Direct(answer.data?.get().to_owned())),
             "token" => Some(Event::TokenWanted(answer.expires.unwrap_or_default())),
             "unsubscribed" => {
@@ -384,7 +447,8 @@ impl Topic {
             frame = frame.number("after", after);
         }
         frame = frame.optional("epoch", self.epoch.as_deref()).optional("as", self.subscribe.member.as_deref());
-        if self.subscribe.presence { frame.raw("presence", "true").end() } else { frame.end() }
+        let frame = if self.subscribe.presence { frame.raw("presence", "true") } else { frame };
+        if self.subscribe.count { frame.raw("count", "true").end() } else { frame.end() }
     }
 }
 

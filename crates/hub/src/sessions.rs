@@ -1,47 +1,86 @@
-//! The connections of users on this host: their number, for the limit.
+//! The connections of users on this host: their names, and their number for the limit.
 
 use crate::rules::Identity;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::ConnId;
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 
-/// Numbers of connections by user.
+/// Connections by user.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Users<usize>>);
+pub(crate) struct Sessions(Mutex<Users<Vec<ConnId>>>, Mutex<Option<HashSet<Arc<str>>>>);
 
 impl Sessions {
     /// Counts one more connection of a user. False if there are `most` already.
-    pub(crate) fn enter(&self, user: &Arc<str>, most: usize) -> bool {
+    pub(crate) fn enter(&self, (user, conn): (&Arc<str>, ConnId), most: usize) -> bool {
         let mut users = lock(&self.0);
-        let number = users.map.get(user).copied().unwrap_or_default();
-        let fits = number < most;
-        if fits {
-            users.insert(user, number + 1);
+        if most <= users.map.get(user).map_or(0, Vec::len) {
+            return false;
         }
-        fits
+        match users.map.get_mut(user) {
+            Some(conns) => conns.push(conn),
+            None => users.insert(user, vec![conn]),
+        }
+        users.inside += size_of::<ConnId>();
+        self.note(user);
+        true
     }
 
-    /// The connections of a user.
+    /// Notes that the number of a user has changed, if other hosts want to know it. Called under the lock of the numbers.
+    fn note(&self, user: &str) {
+        let mut changed = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(changed) = &mut *changed {
+            changed.insert(user.into());
+        }
+    }
+
+    /// The users whose numbers have changed since the last call, or all, with their connections. The first call begins to note
+    /// changes.
+    pub(crate) fn changes(&self, all: bool) -> Vec<(String, u32)> {
+        let users = lock(&self.0);
+        let mut changed = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = changed.is_none();
+        let changed = std::mem::take(changed.get_or_insert_default());
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        if all || is_first {
+            return users.map.iter().map(|(user, conns)| (user.to_string(), number(conns.len()))).collect();
+        }
+        let now = |user: &Arc<str>| number(users.map.get(user).map_or(0, Vec::len));
+        changed.iter().map(|user| (user.to_string(), now(user))).collect()
+    }
+
+    /// The number of a user's connections.
     pub(crate) fn number(&self, user: &str) -> usize {
-        lock(&self.0).map.get(user).copied().unwrap_or_default()
+        lock(&self.0).map.get(user).map_or(0, Vec::len)
+    }
+
+    /// Some connections of a user, and the number of all.
+    pub(crate) fn of(&self, user: &str, most: usize) -> (Vec<ConnId>, usize) {
+        let users = lock(&self.0);
+        let conns = users.map.get(user).map_or(&[][..], Vec::as_slice);
+        (conns[..conns.len().min(most)].to_vec(), conns.len())
     }
 
     /// Some users with their connections, and the number of all users.
     pub(crate) fn list(&self, most: usize) -> (Vec<(String, usize)>, usize) {
         let users = lock(&self.0);
-        let some = users.map.iter().take(most).map(|(user, number)| (user.to_string(), *number)).collect();
+        let some = users.map.iter().take(most).map(|(user, conns)| (user.to_string(), conns.len())).collect();
         (some, users.map.len())
     }
 
-    pub(crate) fn leave(&self, user: &str) {
+    pub(crate) fn leave(&self, user: &str, conn: ConnId) {
         let mut users = lock(&self.0);
-        let Some(number) = users.map.get_mut(user) else { return };
-        *number -= 1;
-        if *number == 0 {
+        let Some(conns) = users.map.get_mut(user) else { return };
+        let Some(at) = conns.iter().position(|other| *other == conn) else { return };
+        conns.swap_remove(at);
+        let is_last = conns.is_empty();
+        users.inside -= size_of::<ConnId>();
+        if is_last {
             users.remove(user);
         }
+        self.note(user);
     }
 
     /// Its memory, in bytes.
@@ -57,7 +96,7 @@ pub(crate) struct LoopUsers(HashMap<Arc<str>, Vec<ConnId>>);
 impl LoopUsers {
     /// One more connection of a user, who has others on other loops. False if there are `most` already.
     pub(crate) fn enter(&mut self, all: &Sessions, (user, conn): (&Arc<str>, ConnId), most: usize) -> bool {
-        let fits = all.enter(user, most);
+        let fits = all.enter((user, conn), most);
         if fits {
             self.0.entry(user.clone()).or_default().push(conn);
         }
@@ -66,7 +105,7 @@ impl LoopUsers {
 
     /// One less.
     pub(crate) fn leave(&mut self, all: &Sessions, user: &str, conn: ConnId) {
-        all.leave(user);
+        all.leave(user, conn);
         if let Some(conns) = self.0.get_mut(user) {
             conns.retain(|other| *other != conn);
             if conns.is_empty() {
@@ -89,13 +128,14 @@ impl LoopUsers {
 /// Something by user.
 struct Users<T> {
     map: HashMap<Arc<str>, T>,
-    /// Bytes of the names.
+    /// Bytes of the names, and of memory that values have.
     names: usize,
+    inside: usize,
 }
 
 impl<T> Default for Users<T> {
     fn default() -> Self {
-        Self { map: HashMap::new(), names: 0 }
+        Self { map: HashMap::new(), names: 0, inside: 0 }
     }
 }
 
@@ -114,7 +154,7 @@ impl<T> Users<T> {
     }
 
     fn memory(&self) -> usize {
-        map_memory(&self.map) + self.names
+        map_memory(&self.map) + self.names + self.inside
     }
 }
 
@@ -122,8 +162,9 @@ fn lock<T>(users: &Mutex<Users<T>>) -> MutexGuard<'_, Users<T>> {
     users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The begin of the names of tokens among those of users, which have no control characters.
+/// The begin of the names of tokens, and of connections, among those of users, which have no control characters.
 pub(crate) const TOKEN: char = '\u{1}';
+pub(crate) const CONNECTION: char = '\u{2}';
 
 /// Users whose tokens are refused for a time, and single tokens.
 #[derive(Default)]
@@ -198,24 +239,41 @@ impl Revoked {
 
 /// Events in a time, by name.
 #[derive(Default)]
-pub(crate) struct Rates(Mutex<HashMap<Box<str>, (Instant, u32)>>);
+pub(crate) struct Rates(Mutex<Names>);
 
-/// Most names whose events are counted at a time. Further ones count together.
+#[derive(Default)]
+struct Names {
+    known: HashMap<Box<str>, Counted>,
+    /// The last time at which names were forgotten whose time is over.
+    looked: Option<Instant>,
+    /// The places of further names. Some names share one, and no client knows which.
+    places: Vec<Counted>,
+    hashes: RandomState,
+}
+
+/// The begin of the time that counts, and the events in it.
+type Counted = (Instant, u32);
+
+/// Most names whose events are counted each by itself, and places of further ones.
 const MOST_NAMES: usize = 20_000;
+const PLACES: usize = 16_384;
+/// The shortest time between two looks at all names: clients may choose names as often as they like.
+const PER_LOOK: Duration = Duration::from_millis(100);
 
 impl Rates {
     /// Counts an event. False if more than `most` have come within `time`.
     pub(crate) fn take(&self, name: &str, most: u32, time: Duration, now: Instant) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |since: Instant| now.saturating_duration_since(since) >= time;
-        if names.len() >= MOST_NAMES && !names.contains_key(name) {
-            names.retain(|_, (since, _)| !is_over(*since));
+        let is_due = names.looked.is_none_or(|last| now.saturating_duration_since(last) >= PER_LOOK);
+        if is_due && names.known.len() >= MOST_NAMES && !names.known.contains_key(name) {
+            names.looked = Some(now);
+            names.known.retain(|_, (since, _)| !is_over(*since));
+            if names.known.len() < MOST_NAMES / 2 {
+                names.places = Vec::new();
+            }
         }
-        let name = if names.len() >= MOST_NAMES && !names.contains_key(name) { "" } else { name };
-        if !names.contains_key(name) {
-            names.insert(name.into(), (now, 0));
-        }
-        let Some((since, number)) = names.get_mut(name) else { return false };
+        let Some((since, number)) = names.place(name, now) else { return false };
         if is_over(*since) {
             (*since, *number) = (now, 0);
         }
@@ -226,25 +284,56 @@ impl Rates {
     /// Its memory, in bytes, with names of 40 bytes.
     pub(crate) fn memory(&self) -> usize {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map_memory(&names) + 40 * names.len()
+        map_memory(&names.known) + 40 * names.known.len() + names.places.capacity() * size_of::<Counted>()
+    }
+}
+
+impl Names {
+    fn place(&mut self, name: &str, now: Instant) -> Option<&mut Counted> {
+        let is_known = self.known.contains_key(name);
+        if is_known || self.known.len() < MOST_NAMES {
+            if !is_known {
+                self.known.insert(name.into(), (now, 0));
+            }
+            return self.known.get_mut(name);
+        }
+        if self.places.is_empty() {
+            self.places.resize(PLACES, (now, 0));
+        }
+        let hash = self.hashes.hash_one(name);
+        self.places.get_mut(usize::try_from(hash % PLACES as u64).unwrap_or_default())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Added, MOST_NAMES, MOST_REVOKED, Rates, Revoked, Sessions};
+    use super::{Added, MOST_NAMES, MOST_REVOKED, PLACES, Rates, Revoked, Sessions};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
+    use tautline::ConnId;
+
+    fn conns() -> [ConnId; 3] {
+        ["0.1.2", "0.2.2", "1.1.2"].map(|name| name.parse().unwrap())
+    }
 
     #[test]
     fn connections_of_a_user_are_counted_and_bounded() {
         let (sessions, ann): (_, Arc<str>) = (Sessions::default(), "ann".into());
-        assert!(sessions.enter(&ann, 2) && sessions.enter(&ann, 2) && !sessions.enter(&ann, 2));
+        let [first, second, third] = conns();
+        let enter = |conn| sessions.enter((&ann, conn), 2);
+        assert!(enter(first) && enter(second) && !enter(third));
+        assert_eq!(sessions.of("ann", 9), (vec![first, second], 2));
+        assert_eq!((sessions.of("ann", 1), sessions.of("bob", 1)), ((vec![first], 2), (vec![], 0)));
         assert_eq!((sessions.number("ann"), sessions.list(9)), (2, (vec![("ann".to_owned(), 2)], 1)));
-        sessions.leave("ann");
-        sessions.leave("ann");
-        sessions.leave("ann");
+        assert_eq!((sessions.changes(false), sessions.changes(false)), (vec![("ann".to_owned(), 2)], vec![]));
+        for conn in [first, third, first] {
+            sessions.leave("ann", conn);
+        }
+        assert_eq!(sessions.of("ann", 9), (vec![second], 1), "each leaves once, and none that has not come");
+        sessions.leave("ann", second);
         assert_eq!(sessions.list(9), (Vec::new(), 0));
+        assert_eq!(sessions.changes(false), [("ann".to_owned(), 0)]);
+        assert!(enter(first) && sessions.changes(true).len() == 1 && sessions.changes(false).is_empty());
     }
 
     #[test]
@@ -253,7 +342,7 @@ mod tests {
         let users: Vec<Arc<str>> = (0..1_000).map(|number| format!("{number:0128}").into()).collect();
         let second = Duration::from_secs(1);
         for user in &users {
-            assert!(sessions.enter(user, 2) && sessions.enter(user, 2) && !sessions.enter(user, 2));
+            assert_eq!(conns().map(|conn| sessions.enter((user, conn), 2)), [true, true, false]);
             assert_eq!(revoked.add(user, second, now), Added::New);
             assert_eq!(revoked.add(user, second, now), Added::Known);
         }
@@ -261,8 +350,7 @@ mod tests {
             assert!((150_000..400_000).contains(&memory), "{memory}");
         }
         for user in &users {
-            sessions.leave(user);
-            sessions.leave(user);
+            conns().iter().for_each(|conn| sessions.leave(user, *conn));
             assert!(!revoked.has(user, now + second));
         }
         for memory in [sessions.memory(), revoked.memory()] {
@@ -297,13 +385,16 @@ mod tests {
     }
 
     #[test]
-    fn the_names_whose_events_are_counted_are_bounded() {
+    fn the_names_whose_events_are_counted_are_bounded_and_a_flood_of_names_locks_none_out() {
         let (rates, now, second) = (Rates::default(), Instant::now(), Duration::from_secs(1));
         let take = |number: usize, now| rates.take(&number.to_string(), 2, second, now);
         let taken = (0..MOST_NAMES + 1_000).filter(|number| take(*number, now)).count();
-        assert_eq!(taken, MOST_NAMES + 2, "further ones count together");
+        assert!(taken > MOST_NAMES + 990, "{taken}: further names have places of their own, but for some");
+        let taken = (0..10 * PLACES).filter(|number| take(100_000 + number, now)).count();
+        assert!(taken <= 2 * PLACES, "{taken}");
         assert!(rates.memory() < 4 << 20, "{}", rates.memory());
         assert!(take(0, now), "one that is known counts for itself");
         assert!(take(MOST_NAMES + 5, now + second), "the others are over");
+        assert!(rates.memory() < 4 << 20 && rates.0.lock().unwrap().places.is_empty());
     }
 }

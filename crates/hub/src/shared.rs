@@ -1,23 +1,26 @@
 //! The parts of a hub that its loops share.
 
 use crate::account::CommonAccount;
+use crate::census::Census;
 use crate::config::Config;
 use crate::control::{Control, Heard};
 use crate::credentials::now;
+use crate::elsewhere::Elsewhere;
 use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
 use crate::log::Log;
 use crate::mailbox::{Event, Mailbox, ToUser};
 use crate::presence::Presence;
+use crate::protocol::Object;
 use crate::pusher::channels::Channels;
 use crate::repeats::Repeats;
 use crate::rules::{Identity, Rules, TokenError};
-use crate::sessions::{Added, Revoked, Sessions};
+use crate::sessions::{Added, CONNECTION, Revoked, Sessions};
 use crate::streams::Streams;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
-use tautline::{Reply, Request};
+use std::time::{Duration, Instant};
+use tautline::{Origins, Reply, Request};
 
 /// Decides about requests to connect.
 pub(crate) type Gate = Arc<dyn Fn(&Request<'_>) -> Reply + Send + Sync>;
@@ -29,12 +32,16 @@ pub(crate) struct Shared {
     pub(crate) presence: Presence,
     pub(crate) account: CommonAccount,
     pub(crate) gate: Option<Gate>,
+    /// Pages that may read events, on a server that only this machine reaches.
+    pub(crate) pages: Option<Origins>,
     pub(crate) rules: LiveRules,
     pub(crate) sessions: Sessions,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) revoked: Revoked,
     /// The other hosts.
     pub(crate) control: Control,
     pub(crate) bounds: Bounds,
+    pub(crate) census: Census,
     pub(crate) repeats: Arc<Repeats>,
     /// Questions to the application.
     pub(crate) calls: Arc<Calls>,
@@ -48,6 +55,10 @@ impl Shared {
     /// Hears the other hosts from now on.
     pub(crate) fn begin(self: &Arc<Self>) {
         let hub = Arc::downgrade(self);
+        if let Some(bridge) = self.control.bridge() {
+            let hub = hub.clone();
+            bridge.set_slow_readers(move |topic| hub.upgrade()?.rules.get().grant(None, topic).terms.slow);
+        }
         self.control.begin(move |heard| {
             if let Some(hub) = hub.upgrade() {
                 hub.take(heard);
@@ -61,25 +72,47 @@ impl Shared {
         self.account.log.tell(&*self.log);
         self.account.repeats.tell(&*self.repeats);
         self.account.sessions.tell(&self.sessions);
+        self.account.elsewhere.tell(&self.elsewhere);
         self.account.revoked.tell(&self.revoked);
         self.account.calls.tell(&*self.calls);
         self.account.bounds.tell(&self.bounds);
         self.account.channels.tell(&self.channels);
     }
 
-    fn take(&self, Heard { end, revoked }: Heard) {
-        for (name, left) in revoked {
-            match self.revoked.add(&name, left, Instant::now()) {
-                Added::New if !left.is_zero() => self.end_all(&name),
-                Added::New | Added::Known => {}
-                Added::Full => log::warn!("too many users are revoked: add them to `revoked` in the file of rules"),
-            }
-        }
+    fn take(&self, Heard { end, revoked, send }: Heard) {
+        revoked.iter().for_each(|(name, left)| self.revoke(name, *left));
         end.iter().for_each(|name| self.end_all(name));
+        send.iter().for_each(|(user, data)| self.send_here(user, data.get()));
     }
 
-    /// Ends all connections of a user, or those with a token, on this host.
+    /// Refuses the tokens of a user, or one token, on this host.
+    pub(crate) fn revoke(&self, name: &Arc<str>, left: Duration) {
+        match self.revoked.add(name, left, Instant::now()) {
+            Added::New if !left.is_zero() => self.end_all(name),
+            Added::New | Added::Known => {}
+            Added::Full => log::warn!("too many users are revoked: add them to `revoked` in the file of rules"),
+        }
+    }
+
+    /// Sends data to all connections of a user, on all hosts.
+    pub(crate) fn send_to_user(&self, user: &Arc<str>, data: &str) {
+        self.send_here(user, data);
+        self.control.send(user, data);
+    }
+
+    fn send_here(&self, user: &Arc<str>, data: &str) {
+        let frame: Arc<str> = Object::new("direct").raw("data", data).end().into();
+        self.rules.tell(|| Event::User(user.clone(), ToUser::Send(frame.clone())));
+    }
+
+    /// Ends all connections of a user, or those with a token, or one by its name, on this host.
     pub(crate) fn end_all(&self, name: &Arc<str>) {
+        if let Some(name) = name.strip_prefix(CONNECTION) {
+            if let Some(conn) = self.control.own(name) {
+                self.rules.tell(|| Event::End(conn));
+            }
+            return;
+        }
         self.calls.forget(name);
         self.rules.tell(|| Event::User(name.clone(), ToUser::End));
     }
@@ -88,6 +121,14 @@ impl Shared {
     pub(crate) fn identify(&self, rules: &Rules, token: &str) -> Result<Arc<Identity>, TokenError> {
         let identity = rules.identify(token, now())?;
         if self.revoked.has_any(&identity, Instant::now()) { Err(TokenError::Revoked) } else { Ok(identity) }
+    }
+
+    /// The connections to this host that a user may have, with those to other hosts, if all hosts together have a limit.
+    pub(crate) fn most_sessions(&self, rules: &Rules, user: &str) -> usize {
+        match rules.max_sessions {
+            usize::MAX => usize::MAX,
+            most => most.saturating_sub(self.elsewhere.number(user)),
+        }
     }
 
     /// Whether this user is refused, by the rules or by the application.

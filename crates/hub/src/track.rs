@@ -1,13 +1,14 @@
 //! A topic with history or conflation on one loop: its newest messages, and the subscribers that are up to date or catching up.
 
 use crate::config::Kind;
+use crate::figures::Counts;
 use crate::log::Position;
 use crate::mailbox::{FRAMED, Framed};
 use crate::protocol::Object;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use tautline::layers::engine::Roster;
 use tautline::layers::engine::sized::map_memory;
+use tautline::layers::engine::{CountedTopic, Roster};
 use tautline::{ConnId, ConnList};
 
 /// Newest messages that are kept for subscribers who return soon, and their bytes.
@@ -35,9 +36,17 @@ pub(crate) struct Subscribers {
     all: Roster<ConnId>,
     /// The list for messages, until it changes.
     shared: Option<ConnList>,
+    counted: Option<CountedTopic>,
 }
 
 impl Subscribers {
+    /// None yet. They are counted in the figures of a namespace.
+    pub(crate) fn counted_in(counts: Option<&Arc<Counts>>) -> Self {
+        let mut subscribers = Self::default();
+        subscribers.count_in(counts);
+        subscribers
+    }
+
     pub(crate) fn list(&self) -> &[ConnId] {
         self.all.as_slice()
     }
@@ -50,12 +59,33 @@ impl Subscribers {
     pub(crate) fn add(&mut self, conn: ConnId) {
         if self.all.add(conn) {
             self.shared = None;
+            self.count();
         }
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) {
         if self.all.remove(conn) {
             self.shared = None;
+            self.count();
+        }
+    }
+
+    /// Has them counted in the figures of a namespace.
+    pub(crate) fn count_in(&mut self, counts: Option<&Arc<Counts>>) {
+        self.counted = counts.map(|counts| CountedTopic::new(counts.topics.clone()));
+        self.count();
+    }
+
+    /// They get a message.
+    pub(crate) fn deliver(&self, receivers: usize) {
+        if let Some(counted) = &self.counted {
+            counted.counts().add(receivers as u64, 0);
+        }
+    }
+
+    fn count(&mut self) {
+        if let Some(counted) = &mut self.counted {
+            counted.set(self.all.len());
         }
     }
 
@@ -131,14 +161,14 @@ pub(crate) enum Next {
 }
 
 impl Track {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind, counts: Option<&Arc<Counts>>) -> Self {
         Self {
             kind,
             at: None,
             ring: VecDeque::new(),
             ring_bytes: 0,
             ring_after: 0,
-            live: Subscribers::default(),
+            live: Subscribers::counted_in(counts),
             catching: HashMap::new(),
             idle: 0,
             told: 0,

@@ -1,4 +1,5 @@
-//! The CPU time of a delivery with history, beside that of a plain topic of the same hub.
+//! The CPU time of a delivery: with history beside that of a plain topic of the same hub, and of bursts to clients that take one
+//! message in a frame or several.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -8,7 +9,7 @@ use helpers::{client, publish, stop, target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tautline::{Client, ClientConfig, Conn, Handler, Message, Opening, Server};
+use tautline::{Client, ClientConfig, Conn, Handler, Message, Opening, Server, ServerHandle, Socket};
 use tautline_hub::Hub;
 
 /// Subscribers of both topics, messages of a round, and rounds of each topic.
@@ -23,12 +24,19 @@ const PLAIN: &str = "all";
 const HISTORY: &str = "log:all";
 
 /// Subscribes each connection to both topics, and counts the messages.
-struct Crowd(Arc<AtomicU64>, Arc<AtomicU64>);
+struct Crowd {
+    version: u32,
+    subscribed: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
+}
 
 impl Handler for Crowd {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+        if self.version > 1 {
+            conn.text(&format!(r#"{{"type":"hello","version":{}}}"#, self.version));
+        }
         for topic in [PLAIN, HISTORY] {
             conn.text(&format!(r#"{{"type":"subscribe","topic":"{topic}"}}"#));
         }
@@ -36,8 +44,9 @@ impl Handler for Crowd {
 
     fn on_message(&mut self, _: &mut Conn<'_, ()>, message: Message<'_>) {
         let text = message.text().unwrap_or_default();
-        let counter = if text.starts_with(r#"{"type":"message""#) { &self.1 } else { &self.0 };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let messages = text.matches(r#"{"type":"message""#).count() as u64;
+        self.received.fetch_add(messages, Ordering::Relaxed);
+        self.subscribed.fetch_add(text.contains(r#""type":"subscribed""#).into(), Ordering::Relaxed);
     }
 }
 
@@ -62,19 +71,66 @@ fn until(counter: &AtomicU64, count: u64) {
     }
 }
 
+/// Connects subscribers that speak this version of the protocol, and returns the number of their messages.
+fn crowd(server: &ServerHandle, version: u32) -> (ServerHandle, Arc<AtomicU64>) {
+    let (subscribed, received) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let mut crowd = Client::new(ClientConfig::default());
+    for _ in 0..SUBSCRIBERS {
+        crowd = crowd.target(target(server));
+    }
+    let handler = Crowd { version, subscribed: subscribed.clone(), received: received.clone() };
+    let crowd = crowd.start(|_| handler).unwrap();
+    until(&subscribed, 2 * SUBSCRIBERS);
+    (crowd, received)
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --profile dist -p tautline-hub --test cost -- --ignored --nocapture"]
+fn a_delivery_of_a_burst_costs_less_in_frames_of_several_messages() {
+    let servers = [1, 2].map(|version| {
+        let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).start(Hub::default().handlers());
+        let server = server.unwrap();
+        let (crowd, received) = crowd(&server, version);
+        let publisher = Socket::connect(target(&server), ClientConfig::default(), tautline::Config::default());
+        (server, crowd, received, publisher.unwrap())
+    });
+    let mut servers = servers;
+    let data = "x".repeat(100);
+    let mut ratios = Vec::new();
+    let mut expected = 0;
+    for number in 0..=ROUNDS {
+        expected += MESSAGES * SUBSCRIBERS;
+        let [one, many] = servers.each_mut().map(|(_, _, received, publisher)| {
+            let begun = loops();
+            for n in 0..MESSAGES {
+                publisher.text(&format!(r#"{{"type":"publish","topic":"{PLAIN}","data":[{n},"{data}"]}}"#)).unwrap();
+            }
+            until(received, expected);
+            (loops() - begun).as_secs_f64() * 1e6 / (MESSAGES * SUBSCRIBERS) as f64
+        });
+        // The first round warms up.
+        if number > 0 {
+            println!("a delivery of a burst of {MESSAGES}: {one:.3} us of CPU time alone, {many:.3} us in arrays");
+            ratios.push(many / one);
+        }
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    let ratio = ratios[ROUNDS / 2];
+    println!("in arrays over alone: {ratio:.3}, from {:.3} to {:.3}", ratios[0], ratios[ROUNDS - 1]);
+    assert!(ratio < 1.0, "in arrays over alone: {ratio:.3}");
+    for (server, crowd, _, publisher) in servers {
+        drop(publisher);
+        stop(crowd);
+        stop(server);
+    }
+}
+
 #[test]
 #[ignore = "a measurement: cargo test --profile dist -p tautline-hub --test cost -- --ignored --nocapture"]
 fn a_delivery_with_history_costs_as_much_as_one_of_a_plain_topic() {
     let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).start(Hub::default().handlers());
     let server = server.unwrap();
-    let (subscribed, received) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-    let mut crowd = Client::new(ClientConfig::default());
-    for _ in 0..SUBSCRIBERS {
-        crowd = crowd.target(target(&server));
-    }
-    let counters = Crowd(subscribed.clone(), received.clone());
-    let crowd = crowd.start(|_| counters).unwrap();
-    until(&subscribed, 2 * SUBSCRIBERS);
+    let (crowd, received) = crowd(&server, 1);
     let publisher = client(&server);
     let data = format!("\"{}\"", "x".repeat(100));
     let mut expected = 0;

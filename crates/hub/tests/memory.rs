@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Config, Counters, Server, ServerHandle};
-use tautline_hub::{Append, Done, Following, Hub, Log, Page, Position, Sink};
+use tautline_hub::{Append, Done, Following, Hub, Kind, Log, Page, Position, Sink};
 
 struct Measuring;
 
@@ -201,7 +201,8 @@ fn a_crowd_with_many_topics(clients: usize, budget: usize, prefix: &str, more: &
     let (peak, found) = (PEAK.load(Ordering::Relaxed) - base, counters(&server));
     println!("at most {} KiB for {clients} clients, {} of them closed", peak >> 10, found.memory_closed);
     assert!(peak < budget + 64 * MIB, "{} MiB: {found:?}", peak / MIB);
-    assert!(found.memory() <= budget as u64, "{found:?}");
+    // A loop that has gone above it closes connections in its next turns.
+    eventually("memory is within the budget", || counters(&server).memory() <= budget as u64);
     assert!(found.memory_closed > 0, "{found:?}");
     // Clients that were closed after their subscriptions are told why, too.
     for peer in &mut crowd {
@@ -320,11 +321,11 @@ impl Log for Slow {
         self.0.lock().unwrap().push(done);
     }
 
-    fn follow(&self, _: &Arc<str>, _: Arc<dyn Sink>) -> Following {
+    fn follow(&self, _: &Arc<str>, _: Kind, _: Arc<dyn Sink>) -> Following {
         Box::new(())
     }
 
-    fn read(&self, _: &Arc<str>, _: Option<u64>, _: Done<Page>) {}
+    fn read(&self, _: &Arc<str>, _: Kind, _: Option<u64>, _: Done<Page>) {}
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tautline_hub::Append;
 pub(crate) use tautline_hub::backend::{Held, Memory};
 
-/// Memory of a followed topic: its task, and a consumer of JetStream with its subscription (measured in `tests/memory.rs`).
+/// Memory of a followed topic: its task, and a consumer of JetStream with its subscription (measured in `tests/nats_memory.rs`).
 pub(crate) const FOLLOWED: usize = 19_500;
 /// Memory of a request for a page: its task, which has the page's reading in it.
 pub(crate) const READ: usize = 9_200;

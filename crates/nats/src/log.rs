@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tautline_hub::backend::Refusal;
-use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Position, Sink};
+use tautline_hub::{Append, Done, Following, Kind, Log, LogError, Page, Position, Sink};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// The longest wait for an answer of JetStream.
@@ -39,7 +39,6 @@ const GIVEN_UP: &str = "the server does not accept this user and password, or to
 /// after its offset is not kept any more.
 pub struct NatsLog {
     requests: mpsc::UnboundedSender<Request>,
-    hub: Config,
     /// Memory of messages on their way, the most that it may be, and the memory of all else.
     appends: Memory,
     most: AtomicUsize,
@@ -60,14 +59,6 @@ impl NatsLog {
     /// # Errors
     /// If the thread or its runtime cannot start.
     pub fn start(config: NatsConfig) -> io::Result<Self> {
-        Self::start_for(config, Config::default())
-    }
-
-    /// Starts a log for a hub whose configuration gives topics other kinds.
-    ///
-    /// # Errors
-    /// If the thread or its runtime cannot start.
-    pub fn start_for(config: NatsConfig, hub: Config) -> io::Result<Self> {
         let (requests, receiver) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("tautline-nats".into());
@@ -75,7 +66,7 @@ impl NatsLog {
         let told = refusal.clone();
         thread.spawn(move || runtime.block_on(serve(config, receiver, told)))?;
         let (appends, others) = (Memory::default(), Memory::default());
-        Ok(Self { requests, hub, appends, most: AtomicUsize::new(usize::MAX), others, refusal })
+        Ok(Self { requests, appends, most: AtomicUsize::new(usize::MAX), others, refusal })
     }
 
     /// Why NATS refuses this log, as long as it does.
@@ -100,16 +91,16 @@ impl Log for NatsLog {
         self.send(Request::Append { kind: append.kind, topic: topic.clone(), append, done, held });
     }
 
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
+    fn follow(&self, topic: &Arc<str>, kind: Kind, sink: Arc<dyn Sink>) -> Following {
         let (own, end) = oneshot::channel();
         let held = self.others.hold(held::FOLLOWED);
-        self.send(Request::Follow { kind: self.hub.kind(topic), topic: topic.clone(), sink, end, held });
+        self.send(Request::Follow { kind, topic: topic.clone(), sink, end, held });
         Box::new(Follower(std::sync::Mutex::new(own)))
     }
 
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
+    fn read(&self, topic: &Arc<str>, kind: Kind, after: Option<u64>, done: Done<Page>) {
         let held = self.others.hold(held::READ);
-        self.send(Request::Read { kind: self.hub.kind(topic), topic: topic.clone(), after, done, held });
+        self.send(Request::Read { kind, topic: topic.clone(), after, done, held });
     }
 
     fn memory(&self) -> usize {

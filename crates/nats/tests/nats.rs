@@ -3,6 +3,8 @@
 
 #[path = "../../hub/tests/helpers/mod.rs"]
 mod helpers;
+#[path = "../../hub/tests/helpers/kinds.rs"]
+mod kinds;
 
 use helpers::{PATIENCE, message, publish, subscribe, wait};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
 use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Position, Subscribe};
+use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Position, Rules, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
 /// A nats-server with files of its own. It ends with the test.
@@ -76,9 +78,13 @@ struct Host {
 
 impl Host {
     fn start(nats: &Nats) -> Self {
+        Self::start_with(nats, Rules::open())
+    }
+
+    fn start_with(nats: &Nats, rules: Rules) -> Self {
         let bridge = Bridge::start(NatsBroker::new(nats.config())).unwrap();
         let log = NatsLog::start(nats.config()).unwrap();
-        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone()));
+        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone())).with_rules(rules);
         let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).bridge(bridge.clone());
         Self { server: server.start(hub.handlers()).unwrap(), bridge }
     }
@@ -288,6 +294,13 @@ fn hosts_share_latest_values_and_members() {
     drop(here);
     wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
     hosts.into_iter().for_each(Host::stop);
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn the_rules_decide_the_kinds_of_topics_on_all_hosts() {
+    let nats = Nats::start();
+    kinds::by_the_rules(&nats.folder, |rules| Host::start_with(&nats, rules).server);
 }
 
 /// Appends to a log, and waits for the place.

@@ -10,6 +10,8 @@ if ARGV[8] == '1' then
   if known then return { 'stored', epoch, known } end
 end
 
+-- An empty key is none: the order of keys has a message without one under the empty one.
+local key = ARGV[6] == '1' and ARGV[7] ~= '' and ARGV[7]
 local offset = math.max((now - BASE) * 4096, last + 1)
 if ARGV[4] == 'latest' then
   redis.call('ZADD', KEYS[3], text(offset), ARGV[7])
@@ -20,7 +22,9 @@ if ARGV[4] == 'latest' then
   redis.call('PEXPIRE', KEYS[3], age)
   redis.call('PEXPIRE', KEYS[4], age)
 else
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', most, id_of(offset), 'before', text(last), 'data', ARGV[5])
+  local fields = { 'before', text(last), 'data', ARGV[5] }
+  if key then fields[5], fields[6] = 'key', key end
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', most, id_of(offset), unpack(fields))
   redis.call('XTRIM', KEYS[2], 'MINID', '=', text(now - age))
   redis.call('PEXPIRE', KEYS[2], age)
 end
@@ -31,8 +35,7 @@ if ARGV[8] == '1' then
   redis.call('PEXPIREAT', these, text((turn + 2) * window))
 end
 
-local key = ARGV[6] == '1' and #ARGV[7] or -1
-local news = epoch .. ' ' .. text(last) .. ' ' .. text(offset) .. ' ' .. key .. '\n' .. ARGV[7] .. ARGV[5]
+local news = epoch .. ' ' .. text(last) .. ' ' .. text(offset) .. ' ' .. (key and #key or -1) .. '\n' .. (key or '') .. ARGV[5]
 local major = tonumber(string.match(server, 'redis_version:(%d+)'))
 redis.call(major >= 7 and 'SPUBLISH' or 'PUBLISH', KEYS[7], news)
 return { 'stored', epoch, text(offset) }

@@ -7,10 +7,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tautline_hub::backend::{Memory, Refusal};
-use tautline_hub::{Append, Done, Following, Log, LogError, Page, Position, Sink};
+use tautline_hub::{Append, Done, Following, Kind, Log, LogError, Page, Position, Sink};
 use tokio::sync::mpsc;
 
-/// Memory of a followed topic beside its name, which is here and in the client of Redis (measured in `tests/memory.rs`).
+/// Memory of a followed topic beside its name, which is here and in the client of Redis (measured in `tests/redis_memory.rs`).
 const FOLLOWED: usize = 420;
 /// Memory of a request for a page.
 const READ: usize = 400;
@@ -74,14 +74,14 @@ impl Log for RedisLog {
         self.send(Request::Append { topic: topic.clone(), append, done, held });
     }
 
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
+    fn follow(&self, topic: &Arc<str>, _: Kind, sink: Arc<dyn Sink>) -> Following {
         let held = self.others.hold(FOLLOWED + 2 * topic.len());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.send(Request::Follow { topic: topic.clone(), number, sink, held });
         Box::new(Follower { requests: self.requests.clone(), topic: topic.clone(), number })
     }
 
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
+    fn read(&self, topic: &Arc<str>, _: Kind, after: Option<u64>, done: Done<Page>) {
         let held = self.others.hold(READ);
         self.send(Request::Read { topic: topic.clone(), after, done, held });
     }

@@ -21,7 +21,8 @@ if kind == 'latest' then
         return answer
       end
       local data = redis.call('HGET', KEYS[4], part[i])
-      if data then push(tonumber(part[i + 1]), part[i], data) end
+      -- The empty key is none.
+      if data then push(tonumber(part[i + 1]), part[i] ~= '' and part[i] or nil, data) end
     end
     at = at + 16
   until #part < 32
@@ -43,7 +44,7 @@ repeat
     if fields.data and fields.before then
       if #answer == 4 then before = tonumber(fields.before) end
       if after and before > after then return { 'late', epoch, text(last) } end
-      push(offset_of(entry[1]), nil, fields.data)
+      push(offset_of(entry[1]), fields.key, fields.data)
     end
     from = '(' .. entry[1]
   end

@@ -3,6 +3,8 @@
 
 #[path = "../../hub/tests/helpers/mod.rs"]
 mod helpers;
+#[path = "../../hub/tests/helpers/kinds.rs"]
+mod kinds;
 
 use helpers::{PATIENCE, message, publish, subscribe, wait};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, BrokerCounters, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
 use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Page, Position, Subscribe};
+use tautline_hub::{
+    Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Page, Position, Rules, Subscribe,
+};
 use tautline_redis::{RedisBroker, RedisConfig, RedisLog};
 
 /// Options of a server that stores each message on its disk before it answers.
@@ -99,9 +103,13 @@ struct Host {
 
 impl Host {
     fn start(config: &RedisConfig) -> Self {
+        Self::start_with(config, Rules::open())
+    }
+
+    fn start_with(config: &RedisConfig, rules: Rules) -> Self {
         let bridge = Bridge::start(RedisBroker::new(config.clone())).unwrap();
         let log = RedisLog::start(config.clone()).unwrap();
-        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone()));
+        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone())).with_rules(rules);
         let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).bridge(bridge.clone());
         Self { server: server.start(hub.handlers()).unwrap(), bridge }
     }
@@ -151,7 +159,7 @@ fn store(log: &RedisLog, topic: &str, data: &str) -> Position {
 
 fn read(log: &RedisLog, topic: &str, after: Option<u64>) -> Result<Page, LogError> {
     let (done, result) = std::sync::mpsc::channel();
-    log.read(&Arc::from(topic), after, Box::new(move |page| done.send(page).unwrap()));
+    log.read(&Arc::from(topic), HubKind::History, after, Box::new(move |page| done.send(page).unwrap()));
     result.recv_timeout(PATIENCE).unwrap()
 }
 
@@ -161,6 +169,13 @@ fn data(page: &Page) -> Vec<String> {
 
 fn is_refused(log: &RedisLog, remedy: &str) {
     eventually(remedy, || log.refusal().reason().is_some_and(|reason| reason.contains(remedy)));
+}
+
+#[test]
+#[ignore = "needs redis-server: cargo xtask redis"]
+fn the_rules_decide_the_kinds_of_topics_on_all_hosts() {
+    let redis = Redis::start(&[]);
+    kinds::by_the_rules(&redis.folder, |rules| Host::start_with(&redis.config(), rules).server);
 }
 
 #[test]
@@ -439,6 +454,32 @@ fn hosts_share_latest_values_and_members() {
     drop(here);
     wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
     hosts.into_iter().for_each(Host::stop);
+}
+
+#[test]
+#[ignore = "needs redis-server: cargo xtask redis"]
+fn the_key_of_a_message_is_the_same_for_those_who_come_later() {
+    let redis = Redis::start(&[]);
+    let host = Host::start(&redis.config());
+    let (early, publisher) = (host.client(), host.client());
+    let topics = ["latest:a", "log:a"];
+    for topic in topics {
+        // Redis may not be reached yet.
+        publish_until_stored(&publisher, topic, "0");
+        subscribe(&early, topic, Subscribe::default().after(0, None));
+        let late = host.client();
+        assert_eq!(message(&early).key, None);
+        for (key, data) in [("k", "1"), ("", "2")] {
+            publish(&publisher, topic, Some(key), data).unwrap();
+        }
+        let seen: Vec<_> = (0..2).map(|_| message(&early)).map(|message| (message.key, message.data)).collect();
+        assert_eq!(seen, [(Some("k".to_owned()), "1".to_owned()), (None, "2".to_owned())], "{topic}");
+        subscribe(&late, topic, Subscribe::default().after(0, None));
+        let all = if topic == "log:a" { 3 } else { 2 };
+        let read: Vec<_> = (0..all).map(|_| message(&late)).map(|message| (message.key, message.data)).collect();
+        assert_eq!(read[all - 2..], seen, "{topic}");
+    }
+    host.stop();
 }
 
 #[test]

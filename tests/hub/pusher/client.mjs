@@ -19,7 +19,7 @@ const folder = mkdtempSync(join(tmpdir(), "hub-pusher-"));
 writeFileSync(join(folder, "shop.secret"), secret);
 writeFileSync(
   join(folder, "hub.toml"),
-  `[[app]]\nid = "${id}"\nkey = "${key}"\nfile = "shop.secret"\nprefix = "shop:"\nclient-events = true\n`,
+  `[[app]]\nid = "${id}"\nkey = "${key}"\nfile = "shop.secret"\nprefix = "shop:"\nclient-events = true\nsubscription-counts = true\n`,
 );
 
 const children = new Set();
@@ -145,6 +145,18 @@ const bob = await connect("bob");
   assert.equal((await removed).id, "bob");
   assert.equal(room.members.count, 1);
   ok("presence");
+}
+
+{
+  const channel = ann.subscribe("live");
+  const first = event(channel, "pusher:subscription_count");
+  await subscribed(channel);
+  assert.deepEqual(await first, { subscription_count: 1 });
+  const second = event(channel, "pusher:subscription_count");
+  await subscribed(bob.subscribe("live"));
+  assert.deepEqual(await second, { subscription_count: 2 });
+  assert.equal(channel.subscriptionCount, 2);
+  ok("numbers of subscribers");
 }
 
 {

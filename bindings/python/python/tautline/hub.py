@@ -28,9 +28,30 @@ LONGEST_WAIT = 5.0
 # The longest wait that a server may ask for.
 LONGEST_HINT = 30.0
 RETRY = 0.5
+# Messages of a frame, and characters of them, beside one that is longer.
+MOST_JOINED = 64
+MOST_JOINED_LENGTH = 64 << 10
+# The begin of the reason with which hubs that know one message in a frame alone refuse "hello".
+OLD_HUB = "this type of message is not known"
 
 Token = typing.Union[str, typing.Callable[[], typing.Union[str, typing.Awaitable[str]]]]
 Json = dict[str, typing.Any]
+
+
+def parse(text: typing.Union[str, bytes]) -> typing.Any:
+    """Reads JSON. Python refuses integers of many digits, which a publisher may send amid the messages of others."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text, parse_int=number)
+
+
+def number(text: str) -> typing.Union[int, float]:
+    """An integer, or the nearest float of one that has too many digits for Python."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 class HubError(WebSocketException):
@@ -103,6 +124,8 @@ class Subscription:
                 request[name] = value
         if self._options.on_members is not None:
             request["presence"] = True
+        if self._options.on_count is not None:
+            request["count"] = True
         return request
 
 
@@ -115,6 +138,7 @@ class _Options:
     on_subscribed: typing.Optional[typing.Callable[[Subscription], object]]
     on_late: typing.Optional[typing.Callable[[Subscription], object]]
     on_members: typing.Optional[typing.Callable[[dict[str, str]], object]]
+    on_count: typing.Optional[typing.Callable[[int], object]]
     on_error: typing.Optional[typing.Callable[[HubError], object]]
 
 
@@ -167,6 +191,7 @@ class HubClient:
         self._unanswered: dict[str, _Unanswered] = {}
         self._outbox: list[str] = []
         self._more = asyncio.Event()
+        self._takes_many = False
         self._retries: set[str] = set()
         self._retry_timer: typing.Optional[asyncio.TimerHandle] = None
         self._has_heard = False
@@ -207,15 +232,17 @@ class HubClient:
         on_subscribed: typing.Optional[typing.Callable[[Subscription], object]] = None,
         on_late: typing.Optional[typing.Callable[[Subscription], object]] = None,
         on_members: typing.Optional[typing.Callable[[dict[str, str]], object]] = None,
+        on_count: typing.Optional[typing.Callable[[int], object]] = None,
         on_error: typing.Optional[typing.Callable[[HubError], object]] = None,
     ) -> Subscription:
         """Subscribes to a topic, now and on each later connection. A second call for a topic replaces the first.
 
         ``after`` is the last offset that the client has, and ``epoch`` its epoch; without it, a topic with history
         begins with now. ``as_`` is the name as which the client is a member. ``on_late`` says that messages up to the
-        subscription's new ``after`` are not kept any more. ``on_members`` gets all members after each change.
+        subscription's new ``after`` are not kept any more. ``on_members`` gets all members after each change,
+        and ``on_count`` their number, about once in a second.
         """
-        options = _Options(on_message, after, epoch, as_, on_subscribed, on_late, on_members, on_error)
+        options = _Options(on_message, after, epoch, as_, on_subscribed, on_late, on_members, on_count, on_error)
         subscription = self._topics[topic] = Subscription(self, topic, options)
         self._send(subscription._request())
         return subscription
@@ -314,7 +341,9 @@ class HubClient:
         self._ws = ws
         self._heard = self._loop.time()
         self._retries.clear()
-        self._outbox = [_text(topic._request()) for topic in self._topics.values()]
+        self._takes_many = False
+        self._outbox = [_text({"type": "hello", "version": 2})]
+        self._outbox += [_text(topic._request()) for topic in self._topics.values()]
         # Their callers have given up.
         self._unanswered = {id: one for id, one in self._unanswered.items() if not one.answer.done()}
         for message in self._unanswered.values():
@@ -346,7 +375,7 @@ class HubClient:
             await self._more.wait()
             self._more.clear()
             outbox, self._outbox = self._outbox, []
-            for text in outbox:
+            for text in joined(outbox) if self._takes_many else outbox:
                 await ws.send(text)
 
     async def _watch(self, ws: ClientConnection) -> None:
@@ -429,11 +458,15 @@ class HubClient:
 
     def _receive(self, text: typing.Union[str, bytes]) -> None:
         try:
-            answer = json.loads(text)
+            answer = parse(text)
         except (ValueError, RecursionError):
             return
-        if not isinstance(answer, dict):
-            return
+        for one in answer if isinstance(answer, list) else (answer,):
+            if isinstance(one, dict):
+                self._take(one)
+
+    def _take(self, answer: Json) -> None:
+        """Takes one message."""
         kind, topic, id = answer.get("type"), answer.get("topic"), answer.get("id")
         subscription = self._topics.get(topic) if isinstance(topic, str) else None
         if kind == "published":
@@ -445,6 +478,8 @@ class HubClient:
         elif kind == "token":
             if self._token is not None and self._ws is not None:
                 self._background_task(self._renew_token(self._ws))
+        elif kind == "hello":
+            self._takes_many = answer.get("version") == 2
         elif kind == "direct":
             self._call(self._on_direct, answer.get("data"))
         elif subscription is not None:
@@ -475,6 +510,8 @@ class HubClient:
             if "reason" in answer:
                 del self._topics[subscription.topic]
                 self._call(options.on_error, HubError("refused", str(answer["reason"])))
+        elif kind == "count":
+            self._call(options.on_count, answer.get("number"))
         elif kind in ("members", "join", "leave"):
             self._change_members(subscription, kind, answer)
 
@@ -497,6 +534,8 @@ class HubClient:
     def _refused(self, answer: Json, id: typing.Any, subscription: typing.Optional[Subscription]) -> None:
         error = HubError("refused", str(answer.get("reason")))
         if not isinstance(id, str):
+            if str(error).startswith(OLD_HUB):
+                return
             self._call(subscription._options.on_error if subscription is not None else None, error)
         elif not answer.get("retry"):
             self._answered(id, lambda message: message.answer.set_exception(error))
@@ -526,6 +565,20 @@ def retry_after(code: int, reason: str) -> float:
     """The seconds after which a server that restarts wants this client back; 0 if it does not say."""
     hint = re.match(r"retry-after=(\d{1,7}(?:\.\d{1,3})?)s(?: |$)", reason) if code in (1012, 1013) else None
     return float(hint[1]) if hint else 0.0
+
+
+def joined(messages: list[str]) -> typing.Iterator[str]:
+    """Messages as frames: JSON arrays of them, each of a bounded size. One that is alone stays as it is."""
+    array: list[str] = []
+    length = 0
+    for message in messages:
+        length += len(message)
+        if array and (len(array) >= MOST_JOINED or length > MOST_JOINED_LENGTH):
+            yield array[0] if len(array) == 1 else f"[{','.join(array)}]"
+            array, length = [], len(message)
+        array.append(message)
+    if array:
+        yield array[0] if len(array) == 1 else f"[{','.join(array)}]"
 
 
 def jittered(longest: float) -> float:

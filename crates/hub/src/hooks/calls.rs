@@ -27,7 +27,17 @@ pub(crate) struct Question {
     pub(crate) body: String,
     /// The kind, user and topic, if the answer may be kept.
     pub(crate) kept_as: Option<Key>,
-    pub(crate) done: Box<dyn FnOnce(Verdict) + Send>,
+    /// Called with the answer. `None` for an event that the application is only told: nobody waits for the answer.
+    pub(crate) done: Option<Box<dyn FnOnce(Verdict) + Send>>,
+}
+
+/// A question that waits for a thread.
+struct Waiting {
+    question: Question,
+    /// The time until which it has to be answered.
+    until: Instant,
+    /// The [era](Cache::era) of the kept answers in which it was asked.
+    era: u64,
 }
 
 /// All requests of a hub.
@@ -41,13 +51,16 @@ pub(crate) struct Calls {
 
 #[derive(Default)]
 struct State {
-    /// Questions with the time until which they have to be answered.
-    queue: VecDeque<(Question, Instant)>,
+    /// Questions whose answers are waited for, and those that only tell something. Clients can cause any number of the second
+    /// ones, by topics that they enter and leave, so these do not take the places of the first ones.
+    asks: VecDeque<Waiting>,
+    tells: VecDeque<Waiting>,
     bytes: usize,
     threads: usize,
-    /// Threads that wait for work, and questions that are being asked.
+    /// Threads that wait for work, questions that are being asked, and those among them that only tell something.
     idle: usize,
     running: usize,
+    telling: usize,
     /// The time of the last warning that the application does not answer.
     warned: Option<Instant>,
 }
@@ -62,21 +75,26 @@ impl Calls {
         known
     }
 
-    /// Asks. `done` is called on another thread, or at once if there is no room.
+    /// Asks. The answer is given on another thread, or at once if there is no room.
     pub(crate) fn ask(self: &Arc<Self>, question: Question) {
+        let era = self.cache().era();
         let mut state = self.lock();
         let (most, waiting) = (question.hooks.at_once, question.hooks.waiting);
-        let idle = state.idle.saturating_sub(state.queue.len());
+        let idle = state.idle.saturating_sub(state.waiting());
         let may_start = state.threads < most;
-        let is_full = state.running + state.queue.len() >= most + waiting;
+        let is_full = match &question.done {
+            Some(_) => state.running + state.asks.len() >= most + waiting,
+            None => state.tells.len() >= waiting.max(most),
+        };
         if is_full || state.bytes > MOST_BYTES {
             drop(state);
             add(&self.counters.full);
-            return (question.done)(FULL);
+            return question.answer(FULL);
         }
         let until = Instant::now() + question.hooks.within;
         state.bytes += question.body.len();
-        state.queue.push_back((question, until));
+        let queue = if question.done.is_some() { &mut state.asks } else { &mut state.tells };
+        queue.push_back(Waiting { question, until, era });
         if idle == 0 && may_start {
             let calls = self.clone();
             let thread = std::thread::Builder::new().name("taut-hooks".to_owned()).spawn(move || calls.run());
@@ -85,11 +103,12 @@ impl Calls {
                 Err(error) => {
                     log::error!("cannot start a thread for the hooks: {error}");
                     if state.threads == 0
-                        && let Some((question, _)) = state.queue.pop_back()
+                        && let Some(Waiting { question, .. }) = state.next()
                     {
-                        state.bytes -= question.body.len();
+                        state.running -= 1;
+                        state.telling -= usize::from(question.done.is_none());
                         drop(state);
-                        return (question.done)(FULL);
+                        return question.answer(FULL);
                     }
                 }
             }
@@ -110,14 +129,15 @@ impl Calls {
 
     /// Figures so far.
     pub(crate) fn counts(&self) -> HookCounts {
-        let waiting = self.lock().queue.len();
+        let waiting = self.lock().waiting();
         self.counters.read(waiting)
     }
 
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let state = self.lock();
-        let waiting = state.queue.capacity() * size_of::<(Question, Instant)>() + state.bytes;
+        let places = state.asks.capacity() + state.tells.capacity();
+        let waiting = places * size_of::<Waiting>() + state.bytes;
         drop(state);
         waiting + self.cache().memory()
     }
@@ -126,30 +146,30 @@ impl Calls {
     fn run(&self) {
         let mut state = self.lock();
         loop {
-            if let Some((question, until)) = state.queue.pop_front() {
-                state.bytes -= question.body.len();
-                state.running += 1;
+            if let Some(waiting) = state.next() {
                 drop(state);
-                self.answer(question, until);
+                let tells = waiting.question.done.is_none();
+                self.answer(waiting);
                 state = self.lock();
                 state.running -= 1;
+                state.telling -= usize::from(tells);
                 continue;
             }
             state.idle += 1;
             let (next, waited) = self
                 .wake
-                .wait_timeout_while(state, IDLE, |state| state.queue.is_empty())
+                .wait_timeout_while(state, IDLE, |state| !state.has_next())
                 .unwrap_or_else(PoisonError::into_inner);
             state = next;
             state.idle -= 1;
-            if waited.timed_out() && state.queue.is_empty() {
+            if waited.timed_out() && !state.has_next() {
                 state.threads -= 1;
                 return;
             }
         }
     }
 
-    fn answer(&self, question: Question, until: Instant) {
+    fn answer(&self, Waiting { question, until, era }: Waiting) {
         let Question { hooks, body, kept_as, done } = question;
         let begin = Instant::now();
         add(&self.counters.calls);
@@ -161,7 +181,10 @@ impl Calls {
                 let is_kept = !answered.max_age.is_zero() && !matches!(verdict, Verdict::Unanswered(_));
                 let replaces = matches!(&verdict, Verdict::Allowed(allowed) if allowed.data.is_some());
                 if let Some(key) = kept_as.filter(|_| is_kept && !replaces) {
-                    self.cache().put(key, verdict.clone(), answered.max_age, Instant::now());
+                    let mut cache = self.cache();
+                    if cache.era() == era {
+                        cache.put(key, verdict.clone(), answered.max_age, Instant::now());
+                    }
                 }
                 verdict
             }
@@ -175,7 +198,9 @@ impl Calls {
             Verdict::Refused(..) => add(&self.counters.refused),
             Verdict::Allowed(_) => {}
         }
-        done(verdict);
+        if let Some(done) = done {
+            done(verdict);
+        }
     }
 
     /// Warns at most once in a while: questions come as often as clients like.
@@ -195,6 +220,43 @@ impl Calls {
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Question {
+    fn answer(self, verdict: Verdict) {
+        if let Some(done) = self.done {
+            done(verdict);
+        }
+    }
+}
+
+impl State {
+    fn waiting(&self) -> usize {
+        self.asks.len() + self.tells.len()
+    }
+
+    /// Whether one that tells something may be sent: half of all requests at a time are left to questions.
+    fn may_tell(&self) -> bool {
+        let most = |waiting: &Waiting| waiting.question.hooks.at_once.div_ceil(2);
+        self.tells.front().is_some_and(|first| self.telling < most(first))
+    }
+
+    fn has_next(&self) -> bool {
+        !self.asks.is_empty() || self.may_tell()
+    }
+
+    /// The next one to be sent, which is counted as running.
+    fn next(&mut self) -> Option<Waiting> {
+        let next = match self.asks.pop_front() {
+            Some(ask) => ask,
+            None if self.may_tell() => self.tells.pop_front()?,
+            None => return None,
+        };
+        self.bytes -= next.question.body.len();
+        self.running += 1;
+        self.telling += usize::from(next.question.done.is_none());
+        Some(next)
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct App {
     pub(crate) prefix: String,
     pub(crate) is_enabled: bool,
     pub(crate) client_events: bool,
+    /// Whether subscribers are told their number, but for those of presence channels.
+    pub(crate) counts: bool,
     pub(crate) limits: AppLimits,
 }
 

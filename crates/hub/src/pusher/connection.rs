@@ -3,9 +3,8 @@
 use super::app::App;
 use super::auth::{Refused, check_auth, is_signed, member_of};
 use super::channels::message;
-use super::delivery::{Delivery, What};
 use super::name::{Channel, Kind, MOST_EVENT, MOST_INFO, OF_USER, fits_user, room_topic, user_of};
-use super::room::{News, Room};
+use super::room::Room;
 use super::wire::{self, Message, SignIn, Subscribe, code};
 use crate::account::Account;
 use crate::asked::{Asking, Step, Turn};
@@ -13,10 +12,10 @@ use crate::asking::{Decided, Held, Matter, Questions, Wish, refusal};
 use crate::config::Kind as TopicKind;
 use crate::credentials::{now, parameter};
 use crate::hooks::Verdict;
-use crate::mailbox::{Event, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::presence::{Joined, Who};
-use crate::protocol::{Answer, MOST_DEPTH, depth, random_name};
-use crate::rules::{About, Identity, Rules};
+use crate::protocol::{MOST_DEPTH, depth, random_name};
+use crate::rules::{About, Grant, Identity, Rules};
 use crate::sessions::LoopUsers;
 use crate::shared::Shared;
 use crate::track::Subscribers;
@@ -51,21 +50,21 @@ const CHANNEL: usize = 600;
 /// The part of a loop.
 #[derive(Default)]
 pub(crate) struct Pushers {
-    conns: HashMap<ConnId, Box<Pusher>>,
+    pub(super) conns: HashMap<ConnId, Box<Pusher>>,
     /// Connections by the names that their clients know.
-    sockets: HashMap<Arc<str>, ConnId>,
+    pub(super) sockets: HashMap<Arc<str>, ConnId>,
     /// Channels with subscribers, by topic.
-    channels: HashMap<Arc<str>, Box<LoopChannel>>,
+    pub(super) channels: HashMap<Arc<str>, Box<LoopChannel>>,
 }
 
 /// A connection.
-struct Pusher {
+pub(super) struct Pusher {
     app: Arc<App>,
     socket: Arc<str>,
     /// Its channels by topic, with its user in a presence channel.
-    channels: HashMap<Arc<str>, Option<Arc<str>>>,
+    pub(super) channels: HashMap<Arc<str>, Option<Arc<str>>>,
     /// The user that it has signed in as, and the one that the application has named.
-    user: Option<Arc<str>>,
+    pub(super) user: Option<Arc<str>>,
     known: Option<Arc<Identity>>,
     /// Messages that wait for the application's answer, and the way back to them.
     asking: Option<Box<Asking>>,
@@ -76,11 +75,13 @@ struct Pusher {
     told: usize,
 }
 
-struct LoopChannel {
-    name: Arc<str>,
-    subscribers: Subscribers,
+pub(super) struct LoopChannel {
+    pub(super) name: Arc<str>,
+    pub(super) subscribers: Subscribers,
     /// The members of a presence channel.
-    room: Option<Room>,
+    pub(super) room: Option<Room>,
+    /// Whether subscribers are told their number.
+    is_counted: bool,
 }
 
 impl Pushers {
@@ -106,7 +107,15 @@ impl Pushers {
     /// Leaves all channels, at the loop's end.
     pub(crate) fn end(&self, hub: &Shared, mailbox: &Arc<Mailbox>) {
         for (topic, channel) in &self.channels {
-            channel.subscribers.list().iter().for_each(|_| hub.channels.leave(topic, mailbox));
+            for _ in channel.subscribers.list() {
+                hub.channels.leave(topic, mailbox);
+                if channel.is_counted {
+                    hub.presence.leave_counted(&room_topic(topic), &Who::Conn(""));
+                }
+            }
+            if channel.is_counted {
+                hub.presence.unwatch_number(&room_topic(topic), mailbox);
+            }
             if channel.room.is_some() {
                 hub.presence.unwatch(&room_topic(topic), mailbox);
             }
@@ -336,6 +345,7 @@ impl Pushers {
         match self.try_join(around, conn, subscribe, message) {
             Ok(Entered::Done(succeeded)) => {
                 conn.text(&wire::told("pusher_internal:subscription_succeeded", Some(name), &succeeded));
+                self.send_count(around, conn, name);
                 self.send_kept(around, conn, name);
             }
             Ok(Entered::Before) => {
@@ -436,6 +446,16 @@ impl Pushers {
         }
     }
 
+    /// Sends the number of a channel's subscribers, if its app says so.
+    fn send_count(&self, around: &Around<'_>, conn: &mut Conn<'_, ()>, name: &str) {
+        let Some(pusher) = self.conns.get(&conn.id()) else { return };
+        let topic = pusher.app.topic(name);
+        if self.channels.get(&topic).is_some_and(|channel| channel.is_counted) {
+            let number = around.hub.presence.watch_number(&room_topic(&topic), around.mailbox);
+            conn.text(&wire::subscription_count(name, number));
+        }
+    }
+
     /// Sends the last event of a cache channel, or that there is none.
     fn send_kept(&self, around: &Around<'_>, conn: &mut Conn<'_, ()>, name: &str) {
         let Some(pusher) = self.conns.get(&conn.id()) else { return };
@@ -467,12 +487,20 @@ impl Pushers {
                 // Nobody is here yet who has to be told.
                 let _ = room.replace(&hub.presence.list(&own));
             }
-            let channel = LoopChannel { name: name.into(), subscribers: Subscribers::default(), room };
+            // Members of presence channels are known.
+            let counts = self.conns.get(&id).is_some_and(|pusher| pusher.app.counts);
+            let is_counted = counts && !is_presence && user_of(name).is_none();
+            let subscribers = Subscribers::counted_in(around.rules.counts_of(topic));
+            let channel = LoopChannel { name: name.into(), subscribers, room, is_counted };
             self.channels.insert(topic.clone(), Box::new(channel));
             account.bytes += CHANNEL + name_memory(topic);
         }
         if let Some(channel) = self.channels.get_mut(topic) {
             channel.subscribers.add(id);
+            if channel.is_counted {
+                // One more of many without names.
+                hub.presence.join_counted(&room_topic(topic), &Who::Conn(""), None);
+            }
         }
         if let Some(pusher) = self.conns.get_mut(&id) {
             pusher.channels.insert(topic.clone(), user);
@@ -507,7 +535,13 @@ impl Pushers {
         }
         let Some(channel) = self.channels.get_mut(topic) else { return };
         channel.subscribers.remove(id);
+        if channel.is_counted {
+            around.hub.presence.leave_counted(&room_topic(topic), &Who::Conn(""));
+        }
         if channel.subscribers.list().is_empty() {
+            if channel.is_counted {
+                around.hub.presence.unwatch_number(&room_topic(topic), around.mailbox);
+            }
             if channel.room.is_some() {
                 around.hub.presence.unwatch(&room_topic(topic), around.mailbox);
             }
@@ -563,7 +597,7 @@ impl Pushers {
         let allowed = if let Turn::Allowed(allowed) = turn { Some(allowed) } else { None };
         let replaced = allowed.as_ref().and_then(|allowed| allowed.data.as_deref());
         let data = replaced.unwrap_or_else(|| data.map_or("null", RawValue::get));
-        let terms = around.rules.grant(None, &topic).terms;
+        let Grant { terms, namespace, .. } = around.rules.grant(None, &topic);
         let most = terms.max_message.unwrap_or(usize::MAX).min(pusher.app.limits.data);
         if event.len() > MOST_EVENT || data.len() > most || depth(data) > MOST_DEPTH {
             return Err((None, "the event is too large, or nested too deeply".into()));
@@ -589,81 +623,12 @@ impl Pushers {
         }
         let Some(pusher) = self.conns.get(&conn.id()) else { return Ok(()) };
         let frame = wire::client_event(event, name, data, member.as_deref());
+        around.rules.publish(namespace);
         around.hub.channels.publish(&topic, &frame, Some(&pusher.socket));
         let message = message_of_client(&topic, event, data);
         let message = Outgoing::text(&message);
         conn.publish(&topic, terms.slow.map_or(message, |policy| message.with_policy(policy)));
         Ok(())
-    }
-
-    /// Sends a message for all connections of a user to those that have signed in, as an event of theirs.
-    pub(crate) fn send_to_user(&self, shard: &mut ShardContext<'_>, conns: &[ConnId], (user, frame): (&str, &str)) {
-        let has_signed_in =
-            |conn: &ConnId| self.conns.get(conn).is_some_and(|pusher| pusher.user.as_deref() == Some(user));
-        let conns: Vec<ConnId> = conns.iter().copied().filter(has_signed_in).collect();
-        let Some(data) = serde_json::from_str::<Answer<'_>>(frame).ok().and_then(|direct| direct.data) else { return };
-        let frame = wire::event("message", &format!("{OF_USER}{user}"), data.get(), None);
-        shard.send_to(&conns, Outgoing::text(&frame));
-    }
-
-    /// Passes an event to the subscribers of this loop.
-    pub(crate) fn deliver(&mut self, shard: &mut ShardContext<'_>, delivery: &Delivery) {
-        let Some(channel) = self.channels.get_mut(&delivery.topic) else { return };
-        let frame = match &delivery.what {
-            What::Event(frame) => Outgoing::prepared(frame),
-            What::End => {
-                for conn in channel.subscribers.list() {
-                    // They are of this loop, which takes that at any time.
-                    let _ = shard.close(*conn, CloseCode::new(code::UNAUTHORIZED), "the application has ended it");
-                }
-                return;
-            }
-        };
-        match delivery.except.as_ref().and_then(|socket| self.sockets.get(&**socket)) {
-            Some(except) => {
-                let others = channel.subscribers.list().iter().filter(|conn| *conn != except);
-                shard.send_to(&others.copied().collect::<Vec<_>>(), frame);
-            }
-            None => shard.send_to_list(channel.subscribers.shared(), frame),
-        }
-    }
-
-    /// Tells subscribers of a presence channel news of its members. Returns their number.
-    pub(crate) fn tell_members(
-        &mut self,
-        hub: &Shared,
-        shard: &mut ShardContext<'_>,
-        (topic, news): (&str, &Event),
-    ) -> usize {
-        let Some(channel) = self.channels.get_mut(topic) else { return 0 };
-        let Some(room) = &mut channel.room else { return 0 };
-        let news = match news {
-            Event::Presence { frame, .. } => match serde_json::from_str::<Answer<'_>>(frame) {
-                Ok(Answer { action, member: Some(member), name, .. }) => {
-                    let joins = action == "join";
-                    if joins { room.join(&member, &name.unwrap_or_default()) } else { room.leave(&member) }
-                }
-                _ => None,
-            }
-            .into_iter()
-            .collect(),
-            _ => room.replace(&hub.presence.list(&room_topic(topic))),
-        };
-        for news in &news {
-            let (event, user, data) = match news {
-                News::Added(user, info) => {
-                    ("pusher_internal:member_added", user, json!({ "user_id": &**user, "user_info": info }))
-                }
-                News::Removed(user) => ("pusher_internal:member_removed", user, json!({ "user_id": &**user })),
-            };
-            let is_own = |conn: &ConnId| {
-                let of = self.conns.get(conn).and_then(|pusher| pusher.channels.get(topic));
-                of.is_some_and(|of| of.as_ref() == Some(user))
-            };
-            let others: Vec<ConnId> = channel.subscribers.list().iter().copied().filter(|conn| !is_own(conn)).collect();
-            shard.send_to(&others, Outgoing::text(&wire::told(event, Some(&channel.name), &data)));
-        }
-        news.len() * channel.subscribers.list().len()
     }
 
     /// A connection has ended.
@@ -689,7 +654,8 @@ impl Pushers {
     /// Other rules hold. Connections whose app has others now come again.
     pub(crate) fn recheck(&mut self, rules: &Rules, shard: &mut ShardContext<'_>) {
         for (conn, pusher) in &mut self.conns {
-            let is_revoked = pusher.name().is_some_and(|user| rules.revoked.contains(&**user));
+            let mut users = pusher.user.iter().chain(pusher.known_name());
+            let is_revoked = users.any(|user| rules.revoked.contains(&**user));
             let (code, why) = match rules.apps.iter().find(|app| app.key == pusher.app.key) {
                 _ if is_revoked => (ENDED, "the user is revoked"),
                 Some(app) if app.continues_as(&pusher.app) => {
@@ -730,7 +696,8 @@ impl Around<'_> {
         if self.hub.refuses(self.rules, user) {
             return Err((ENDED, "the user is revoked"));
         }
-        if !self.users.enter(&self.hub.sessions, (user, conn), self.rules.max_sessions) {
+        let most = self.hub.most_sessions(self.rules, user);
+        if !self.users.enter(&self.hub.sessions, (user, conn), most) {
             return Err((code::QUOTA, "the user has too many connections"));
         }
         Ok(())

@@ -18,12 +18,16 @@ pub(crate) enum What {
 }
 
 impl Delivery {
+    /// The bytes of its event.
+    pub(crate) fn event(&self) -> Option<usize> {
+        match &self.what {
+            What::Event(frame) => Some(frame.payload().len()),
+            What::End => None,
+        }
+    }
+
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let frame = match &self.what {
-            What::Event(frame) => frame.payload().len(),
-            What::End => 0,
-        };
-        size_of::<Self>() + frame
+        size_of::<Self>() + self.event().unwrap_or_default()
     }
 }

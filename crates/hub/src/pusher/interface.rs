@@ -3,14 +3,15 @@
 use super::app::App;
 use super::channels::message;
 use super::name::{Channel, Kind, MOST_EVENT, OF_USER, fits_user, room_topic, user_of};
-use super::room;
 use super::signature::is_md5;
 use super::wire;
 use crate::config::Kind as TopicKind;
 use crate::credentials::now;
 use crate::handler::HubHandler;
 use crate::mailbox::Event;
+use crate::presence::user_of as user_of_member;
 use crate::query::{decode, parameters};
+use crate::rules::Grant;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -151,8 +152,12 @@ impl HubHandler {
         if channels.is_empty() || channels.len() > MOST_CHANNELS {
             return Err((400, "an event has 1 to 100 channels"));
         }
-        if event.name.is_empty() || event.name.len() > MOST_EVENT || event.name.starts_with("pusher") {
-            return Err((400, "an event's name has 1 to 200 bytes, and does not begin with `pusher`"));
+        let is_own = ["pusher:", "pusher_internal:"].iter().any(|own| event.name.starts_with(own));
+        if event.name.is_empty() || event.name.len() > MOST_EVENT || is_own {
+            return Err((
+                400,
+                "an event's name has 1 to 200 bytes, and does not begin with `pusher:` or `pusher_internal:`",
+            ));
         }
         let most = |name: &&str| self.rules.grant(None, &app.topic(name)).terms.max_message.unwrap_or(usize::MAX);
         let most = channels.iter().map(most).min().unwrap_or(usize::MAX);
@@ -182,7 +187,9 @@ impl HubHandler {
             if user_of(name).is_none()
                 && let Some(mailbox) = &self.mailbox
             {
-                let slow = self.rules.grant(None, &topic).terms.slow;
+                let Grant { terms, namespace, .. } = self.rules.grant(None, &topic);
+                let slow = terms.slow;
+                self.rules.publish(namespace);
                 let frame = message(&topic, &event.name, &event.data);
                 mailbox.push(Event::Post { topic, frame, slow });
             }
@@ -195,7 +202,11 @@ impl HubHandler {
     fn facts(&self, app: &App, name: &str, info: Option<&str>) -> Value {
         let mut facts = json!({});
         if asks(info, "subscription_count") {
-            facts["subscription_count"] = self.hub.channels.subscribers(&app.topic(name)).into();
+            let topic = app.topic(name);
+            let is_told = app.counts && !name.starts_with("presence-");
+            let number = if is_told { self.hub.presence.numbers(&room_topic(&topic)).0 } else { 0 };
+            // That of all hosts, where it is told.
+            facts["subscription_count"] = number.max(self.hub.channels.subscribers(&topic)).into();
         }
         if asks(info, "user_count") && name.starts_with("presence-") {
             facts["user_count"] = self.users(app, name).len().into();
@@ -206,7 +217,7 @@ impl HubHandler {
     /// The users of a presence channel.
     fn users(&self, app: &App, name: &str) -> BTreeSet<String> {
         let members = self.hub.presence.list(&room_topic(&app.topic(name)));
-        members.iter().filter_map(|(member, _)| room::user_of(member)).map(str::to_owned).collect()
+        members.iter().filter_map(|(member, _)| user_of_member(member)).map(str::to_owned).collect()
     }
 }
 

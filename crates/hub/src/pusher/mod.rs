@@ -13,6 +13,7 @@ mod interface;
 mod name;
 mod room;
 mod signature;
+mod telling;
 mod wire;
 
 pub(crate) use self::connection::{Around, ENDED, Pushers, admit, app_key};

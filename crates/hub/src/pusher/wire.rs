@@ -80,6 +80,11 @@ pub(super) fn told(event: &str, channel: Option<&str>, data: &Value) -> String {
     message.to_string()
 }
 
+/// The number of a channel's subscribers.
+pub(super) fn subscription_count(channel: &str, number: usize) -> String {
+    told("pusher_internal:subscription_count", Some(channel), &json!({ "subscription_count": number }))
+}
+
 /// An event of a channel. `data` is a text.
 pub(super) fn event(event: &str, channel: &str, data: &str, user: Option<&str>) -> String {
     let mut message = json!({ "event": event, "channel": channel, "data": data });

@@ -44,8 +44,19 @@ const TOKENS: [&str; 12] = [
     "refresh-before",
 ];
 const KEY: [&str; 5] = ["name", "file", "scopes", "topics", "rate"];
-const APP: [&str; 10] =
-    ["id", "key", "file", "prefix", "enabled", "client-events", "max-connections", "max-data", "max-members", "rate"];
+const APP: [&str; 11] = [
+    "id",
+    "key",
+    "file",
+    "prefix",
+    "enabled",
+    "client-events",
+    "subscription-counts",
+    "max-connections",
+    "max-data",
+    "max-members",
+    "rate",
+];
 const EVENTS: [&str; 4] = ["origins", "most", "per-address", "retry"];
 const LIMITS: [&str; 7] = [
     "sessions-per-user",
@@ -56,11 +67,12 @@ const LIMITS: [&str; 7] = [
     "subscriptions-per-user",
     "subscriptions-per-address",
 ];
-const NAMESPACE: [&str; 11] = [
+const NAMESPACE: [&str; 12] = [
     "topics",
     "anyone",
     "users",
     "kind",
+    "members",
     "max-members",
     "max-message",
     "publish-rate",
@@ -221,6 +233,12 @@ fn read_hooks(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Res
     Hooks::read(table, &secret, authorities.as_deref())
 }
 
+/// Most members of a topic on one host. A list of them is bounded by what hosts tell each other.
+fn max_members(table: &Table<'_>, is_counted: bool) -> Result<Option<usize>, RulesError> {
+    let most = if is_counted { 100_000_000 } else { 100_000 };
+    Ok(table.number("max-members", 0..=most)?.map(|number| number as usize))
+}
+
 fn namespace(table: &Table<'_>, has_hooks: bool) -> Result<Namespace, RulesError> {
     let topics: Pattern = table.required("topics")?.parse().map_err(|what: String| table.error("topics", what))?;
     let kind = match table.text("kind")? {
@@ -229,6 +247,11 @@ fn namespace(table: &Table<'_>, has_hooks: bool) -> Result<Namespace, RulesError
         Some("history") => Some(Kind::History),
         Some("latest") => Some(Kind::Latest),
         Some(_) => return Err(table.error("kind", "`kind` is plain, history or latest")),
+    };
+    let is_counted = match table.text("members")? {
+        None | Some("list") => false,
+        Some("count") => true,
+        Some(_) => return Err(table.error("members", "`members` is list or count")),
     };
     let waiting = table.number("max-waiting", 1_024..=1 << 30)?.unwrap_or(LAG) as usize;
     let slow = match table.text("slow-readers")? {
@@ -241,7 +264,8 @@ fn namespace(table: &Table<'_>, has_hooks: bool) -> Result<Namespace, RulesError
     let terms = Terms {
         kind,
         slow,
-        max_members: table.number("max-members", 0..=100_000)?.map(|number| number as usize),
+        is_counted,
+        max_members: max_members(table, is_counted)?,
         max_message: table.number("max-message", 1..=1 << 30)?.map(|number| number as usize),
         publish_rate: table.number("publish-rate", 1..=1_000_000)?,
         about: About::of_namespace(table, has_hooks)?,
@@ -301,6 +325,7 @@ fn app(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<App
         prefix: prefix.to_owned(),
         is_enabled: is_enabled.unwrap_or(true),
         client_events: client_events.unwrap_or_default(),
+        counts: table.flag("subscription-counts")?.unwrap_or_default(),
         limits,
     })
 }

@@ -19,7 +19,9 @@ pub(crate) use self::api_key::{ApiKey, Scope, find as find_key};
 pub(crate) use self::events::EventRules;
 pub(crate) use self::hooks::{About, Hooks};
 pub(crate) use self::rights::Rights;
+#[cfg(test)]
+pub(crate) use self::table::Namespace;
 pub use self::table::Rules;
-pub(crate) use self::table::{Grant, Limits, Tokens};
+pub(crate) use self::table::{Grant, Limits, Terms, Tokens};
 pub(crate) use self::token::{Identity, TokenError, grants, is_user};
 pub use self::toml::RulesError;

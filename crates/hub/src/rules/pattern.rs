@@ -46,6 +46,10 @@ impl Pattern {
         false
     }
 
+    pub(crate) const fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Its memory, in bytes, beside itself.
     pub(crate) const fn memory(&self) -> usize {
         self.text.len()

@@ -8,6 +8,7 @@ use super::pattern::Pattern;
 use super::rights::Rights;
 use super::token::{self, Conditions, Identity, TokenError};
 use crate::config::{Config, Kind};
+use crate::figures::Counts;
 use crate::pusher::app::App;
 use std::collections::HashSet;
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Rules {
     pub(crate) events: EventRules,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
+    /// The figures of namespaces by their numbers, and those of topics without one at last. A hub has them counted.
+    pub(crate) counts: Vec<Arc<Counts>>,
 }
 
 /// How tokens come, and which are accepted.
@@ -124,6 +127,8 @@ pub(crate) struct Terms {
     /// `None`: by the prefix of the topic's name.
     pub(crate) kind: Option<Kind>,
     pub(crate) max_members: Option<usize>,
+    /// Whether members are counted and not listed.
+    pub(crate) is_counted: bool,
     /// Bytes of a message's data.
     pub(crate) max_message: Option<usize>,
     /// Messages of one connection in a second.
@@ -170,6 +175,7 @@ impl Rules {
             apps: Vec::new(),
             events: EventRules::default(),
             files: Vec::new(),
+            counts: Vec::new(),
         }
     }
 
@@ -195,6 +201,38 @@ impl Rules {
         let (anyone, users, terms) = space.map_or_else(Default::default, |s| (s.anyone, s.users, s.terms));
         let rights = identity.map_or(anyone, |identity| anyone | users | identity.rights(topic));
         Grant { rights, terms, namespace }
+    }
+
+    /// The figures of a topic's namespace, by its number.
+    pub(crate) fn counts(&self, namespace: Option<usize>) -> Option<&Arc<Counts>> {
+        self.counts.get(namespace.unwrap_or(self.namespaces.len()))
+    }
+
+    /// The figures of a topic's namespace.
+    pub(crate) fn counts_of(&self, topic: &str) -> Option<&Arc<Counts>> {
+        self.counts(self.namespaces.iter().position(|space| space.topics.matches(topic)))
+    }
+
+    /// Counts messages of history that are sent to a subscriber.
+    pub(crate) fn send_history(&self, topic: &str, messages: usize) {
+        if let Some(counts) = self.counts_of(topic).filter(|_| messages > 0) {
+            counts.send_history(messages as u64);
+        }
+    }
+
+    /// Counts a message that was taken.
+    pub(crate) fn publish(&self, namespace: Option<usize>) {
+        if let Some(counts) = self.counts(namespace) {
+            counts.publish(1);
+        }
+    }
+
+    /// Whether topics are in the same namespaces by both.
+    pub(crate) fn has_namespaces_of(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Arc<Counts>, &Arc<Counts>)| Arc::ptr_eq(one, other);
+        self.counts.len() == other.counts.len()
+            && self.counts.iter().zip(&other.counts).all(same)
+            && self.namespaces.iter().map(|space| &space.topics).eq(other.namespaces.iter().map(|space| &space.topics))
     }
 
     /// The kind of a topic.

@@ -7,7 +7,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A fault in a file of rules.
-#[derive(Debug)]
 pub struct RulesError {
     file: PathBuf,
     line: Option<usize>,
@@ -27,6 +26,12 @@ impl fmt::Display for RulesError {
             write!(f, ":{line}")?;
         }
         write!(f, ": {}", self.what)
+    }
+}
+
+impl fmt::Debug for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

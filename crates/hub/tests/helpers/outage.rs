@@ -46,6 +46,56 @@ pub(crate) fn host<B: Killed>() {
     server.join().unwrap();
 }
 
+/// The members of a host that is killed leave with its lease, and not before. Those of others stay.
+pub(crate) fn leave<B: Killed>() {
+    let folder = std::env::temp_dir().join(format!("tautline-leave-{}", std::process::id()));
+    let ports = [port(), port(), port()];
+    let mut processes = Processes::<B>::start(ports, port(), folder.clone());
+    let connect = |host: usize| {
+        let reconnect = Reconnect::new(Duration::from_millis(50), Duration::from_secs(1));
+        let target = Target::new(&format!("ws://127.0.0.1:{}/", ports[host])).unwrap().with_reconnect(reconnect);
+        Client::connect(target, ClientConfig::default()).unwrap()
+    };
+    let (watcher, stays, goes) = (connect(0), connect(0), connect(1));
+    watcher.subscribe("room", Subscribe::default().with_presence()).unwrap();
+    stays.subscribe("room", Subscribe::default().as_member("stays")).unwrap();
+    goes.subscribe("room", Subscribe::default().as_member("goes")).unwrap();
+    // The members by their names, as they are told.
+    let mut members = HashMap::new();
+    let mut changes = |until: &dyn Fn(&HashMap<String, String>) -> bool| {
+        let begin = Instant::now();
+        while !until(&members) {
+            let left = PATIENCE.saturating_sub(begin.elapsed());
+            match watcher.next_within(left).unwrap() {
+                Event::Members(_, all) => members = all.into_iter().map(|(id, name)| (name, id)).collect(),
+                Event::MoreMembers(_, all) => members.extend(all.into_iter().map(|(id, name)| (name, id))),
+                Event::Joined(_, id, name) => _ = members.insert(name, id),
+                Event::Left(_, id) => members.retain(|_, other| *other != id),
+                Event::Disconnected(..) => panic!("the host that lives has ended the connection"),
+                _ => {}
+            }
+        }
+        begin.elapsed()
+    };
+    changes(&|members| members.len() == 2);
+    // Its process has no time to say anything.
+    let killed = Instant::now();
+    processes.kill(0);
+    drop(goes);
+    changes(&|members| !members.contains_key("goes"));
+    let (took, lease) = (killed.elapsed(), Config::default().lease);
+    // A host renews its lease three times within it.
+    assert!(took > lease / 2, "the member has left after {took:?}");
+    println!("the member of a host that was killed has left after {:.1} s", took.as_secs_f64());
+    // It may come again, and the one of the other host was there all the time.
+    processes.restart();
+    let again = connect(1);
+    again.subscribe("room", Subscribe::default().as_member("goes")).unwrap();
+    changes(&|members| members.contains_key("goes") && members.contains_key("stays"));
+    drop(processes);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 /// A process that ends with the test.
 struct Process {
     child: Child,

@@ -1,10 +1,13 @@
 //! The HTTP interface.
 
-use crate::bench::{API_KEY, Bench, OTHER_KEY, next, subscribe, token, until};
+use crate::bench::{API_KEY, Bench, OTHER_KEY, named_token, next, subscribe, token, until};
+use crate::hosts::eventually;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
 use tautline::Address;
+use tautline_hub::{Append, Config, Done, Following, Kind, Log, MemoryLog, Page, Position, Sink};
 
 const RULES: &str = "
 [[namespace]]
@@ -87,7 +90,8 @@ fn users_are_listed_disconnected_and_revoked() {
     assert_eq!(presence["members"][0][1], json!("ann"), "{presence}");
     let (_, all) = post(&bench, "connections", &json!({}));
     assert_eq!(all["number"], json!(2));
-    assert_eq!(post(&bench, "connections", &json!({ "user": "bob" })).1["connections"], json!(1));
+    let of_user = post(&bench, "connections", &json!({ "user": "bob" })).1;
+    assert_eq!((&of_user["connections"], of_user["names"].as_array().unwrap().len()), (&json!(1), 1), "{of_user}");
     assert_eq!(post(&bench, "statistics", &json!({})).1["users"], json!(2));
     assert_eq!(post(&bench, "disconnect", &json!({ "user": "bob" })).0, 200);
     assert!(until(&mut bob, "4002").contains("the application"));
@@ -100,6 +104,63 @@ fn users_are_listed_disconnected_and_revoked() {
     let mut late = bench.try_connect("/", &[]).unwrap();
     assert!(crate::ask(&mut late, &json!({ "type": "token", "token": of_bob })).contains("4004"));
     assert!(crate::ask(&mut ann, &json!({ "type": "ping" })).contains("pong"), "others go on");
+    bench.end();
+}
+
+#[test]
+fn one_connection_is_ended_alone() {
+    let rules = format!("{RULES}[[namespace]]\ntopics = \"hall\"\nanyone = [\"subscribe\", \"presence\"]\n");
+    // The namespace of RULES comes first, and has all topics.
+    let bench = Bench::new("", &rules.replacen("\"*\"", "\"room\"", 1));
+    let of_ann = token("ann", 60.0, &json!({}));
+    let names = |count: usize| {
+        let (_, of_user) = post(&bench, "connections", &json!({ "user": "ann" }));
+        let names: Vec<String> = serde_json::from_value(of_user["names"].clone()).unwrap();
+        assert_eq!((names.len(), &of_user["connections"]), (count, &json!(count)), "{of_user}");
+        names
+    };
+    let mut first = bench.connect(&of_ann);
+    assert!(subscribe(&mut first, "room").contains("subscribed"));
+    let name = names(1).remove(0);
+    let mut second = bench.connect(&of_ann);
+    assert!(subscribe(&mut second, "room").contains("subscribed"));
+    assert!(names(2).contains(&name));
+    let one = json!({ "connection": name });
+    // The scope is that of `disconnect`, and other operations have no such member.
+    let head = format!("POST /api/disconnect HTTP/1.1\r\nAuthorization: Bearer {OTHER_KEY}");
+    assert_eq!(request(&bench, &head, &one.to_string()).1["error"]["code"], json!("forbidden"));
+    let table = [
+        ("connections", one.clone(), "bad-request"),
+        ("revoke", json!({ "connection": name, "seconds": 1 }), "bad-request"),
+        ("disconnect", json!({ "connection": name, "user": "ann" }), "bad-request"),
+        ("disconnect", json!({ "connection": name, "seconds": 1 }), "bad-request"),
+        ("disconnect", json!({ "connection": "ann" }), "bad-connection"),
+        ("disconnect", json!({ "connection": format!("{name} ") }), "bad-connection"),
+        ("disconnect", json!({ "connection": name.replacen('/', "/0", 1) }), "bad-connection"),
+        ("disconnect", json!({ "connection": name.replacen('/', "/+", 1) }), "bad-connection"),
+    ];
+    for (operation, body, code) in table {
+        let (status, answer) = post(&bench, operation, &body);
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!(code)), "{operation} {body}");
+    }
+    let head = format!("POST /api/disconnect HTTP/1.1\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: e");
+    for _ in 0..2 {
+        assert_eq!(request(&bench, &head, &one.to_string()), (200, one.clone()));
+    }
+    assert!(until(&mut first, "4002").contains("the application"));
+    assert!(crate::ask(&mut second, &json!({ "type": "ping" })).contains("pong"), "the other one goes on");
+    let left = names(1).remove(0);
+    assert_ne!(left, name);
+    assert_eq!(post(&bench, "disconnect", &one), (200, one), "one that is gone is no error");
+    // A connection without a user has its name among the members of a topic.
+    let mut anyone = bench.try_connect("/", &[]).unwrap();
+    let member = json!({ "type": "subscribe", "topic": "hall", "as": "guest" });
+    assert!(crate::ask(&mut anyone, &member).contains("subscribed"));
+    let (_, presence) = post(&bench, "presence", &json!({ "topic": "hall" }));
+    let guest = json!({ "connection": presence["members"][0][0] });
+    assert_eq!(post(&bench, "disconnect", &guest), (200, guest));
+    until(&mut anyone, "4002");
+    assert!(crate::ask(&mut second, &json!({ "type": "ping" })).contains("pong"));
     bench.end();
 }
 
@@ -120,6 +181,68 @@ fn a_repeated_request_is_done_once() {
     }
     let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
     assert_eq!(page["messages"].as_array().unwrap().len(), 2, "{page}");
+    bench.end();
+}
+
+/// A log that stores messages once it is told to.
+#[derive(Default)]
+struct Held {
+    log: MemoryLog,
+    waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Held {
+    fn is_asked(&self) -> bool {
+        !self.waiting.lock().unwrap().is_empty()
+    }
+
+    fn let_go(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
+        waiting.into_iter().for_each(|store| store());
+    }
+}
+
+impl Log for Held {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<Position>) {
+        let (log, topic) = (self.log.clone(), topic.clone());
+        self.waiting.lock().unwrap().push(Box::new(move || log.append(&topic, append, done)));
+    }
+
+    fn follow(&self, topic: &Arc<str>, kind: Kind, sink: Arc<dyn Sink>) -> Following {
+        self.log.follow(topic, kind, sink)
+    }
+
+    fn read(&self, topic: &Arc<str>, kind: Kind, after: Option<u64>, done: Done<Page>) {
+        self.log.read(topic, kind, after, done);
+    }
+}
+
+#[test]
+fn a_repetition_is_refused_while_the_first_request_is_under_way() {
+    let log = Arc::new(Held::default());
+    let bench = Bench::with_log(Config::default(), (log.clone(), None), "", RULES);
+    let named = |name: &str, data: u32| {
+        let head = format!("POST /api/publish HTTP/1.1\r\nAuthorization: Bearer {API_KEY}\r\nIdempotency-Key: {name}");
+        request(&bench, &head, &json!({ "topic": "log:a", "data": data }).to_string())
+    };
+    let code = |(status, answer): (u16, Value)| (status, answer["error"]["code"].clone());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| named("a", 1));
+        eventually("the log is asked", || log.is_asked());
+        for _ in 0..3 {
+            assert_eq!(code(named("a", 1)), (409, json!("running")));
+        }
+        assert_eq!(code(named("a", 2)), (409, json!("other-request")));
+        // Other requests do not wait for it.
+        let plain = json!({ "topic": "room", "data": 1 });
+        assert_eq!(post(&bench, "publish", &plain).0, 200);
+        log.let_go();
+        let first = first.join().unwrap();
+        assert_eq!((first.0, named("a", 1)), (200, first), "the answer is given again");
+        assert!(!log.is_asked(), "no repetition has come to the log");
+    });
+    let (_, page) = post(&bench, "history", &json!({ "topic": "log:a" }));
+    assert_eq!(page["messages"].as_array().unwrap().len(), 1, "{page}");
     bench.end();
 }
 
@@ -178,7 +301,7 @@ fn requests_without_right_and_form_are_refused() {
     let long = format!(r#"{{"topic":"a","data":"{}"}}"#, "x".repeat(2_000));
     let many = json!({ "messages": vec![json!({ "topic": "a", "data": 1 }); 65] }).to_string();
     let token = format!("Bearer {}", token("ann", 60.0, &json!({ "*": ["publish"] })));
-    let table: [(&str, &str, &str, u16); 30] = [
+    let table: [(&str, &str, &str, u16); 34] = [
         ("", "publish", news, 401),
         ("Bearer x", "publish", news, 401),
         (&format!("{app}0"), "publish", news, 401),
@@ -209,6 +332,10 @@ fn requests_without_right_and_form_are_refused() {
         (&app, "publish", &long, 400),
         (&app, "batch", &many, 400),
         (&app, "history", r#"{"topic":"room"}"#, 404),
+        (&app, "history", r#"{"topic":"log:a","count":true}"#, 400),
+        (&app, "presence", r#"{"topic":"room","count":true}"#, 200),
+        (&app, "presence", r#"{"topic":"room","count":null}"#, 400),
+        (&app, "presence", r#"{"topic":"room","after":1}"#, 400),
     ];
     for (key, operation, body, expected) in table {
         let (status, answer) = with(key, operation, body);
@@ -227,4 +354,20 @@ fn requests_without_right_and_form_are_refused() {
     bench.reload("", "");
     assert_eq!(with(&app, "publish", news).0, 404);
     bench.end();
+}
+
+#[test]
+fn a_process_that_takes_over_goes_on_with_revocations() {
+    let (before, after) = (Bench::new("", RULES), Bench::new("", RULES));
+    let named = named_token("bob", "7f3a");
+    for (name, seconds) in [("ann", 600), ("carl", 0)] {
+        assert_eq!(post(&before, "revoke", &json!({ "user": name, "seconds": seconds })).0, 200);
+    }
+    assert_eq!(post(&before, "revoke", &json!({ "token": "7f3a", "seconds": 600 })).0, 200);
+    after.hub.add_totals(&before.hub.totals());
+    let is_refused = |token: &str| after.try_connect("/", &[("authorization", &format!("Bearer {token}"))]).is_err();
+    assert!(is_refused(&token("ann", 60.0, &json!({}))) && is_refused(&named));
+    assert!(!is_refused(&token("bob", 60.0, &json!({}))) && !is_refused(&token("carl", 60.0, &json!({}))));
+    before.end();
+    after.end();
 }

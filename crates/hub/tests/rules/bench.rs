@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tautline::http::{HeaderName, HeaderValue};
 use tautline::{Bridge, ClientConfig, CloseCode, Incoming, Server, ServerHandle, Socket};
-use tautline_hub::{Config, Hub, MemoryLog, Rules};
+use tautline_hub::{Config, Hub, Log, MemoryLog, Rules};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// Keys of the HTTP interface.
@@ -40,6 +40,19 @@ impl Bench {
 
     /// A host that shares topics with others.
     pub(crate) fn on(bridge: Option<Bridge>, tokens: &str, rest: &str) -> Self {
+        Self::with(Config::default(), bridge, tokens, rest)
+    }
+
+    pub(crate) fn with(config: Config, bridge: Option<Bridge>, tokens: &str, rest: &str) -> Self {
+        Self::with_log(config, (Arc::new(MemoryLog::default()), bridge), tokens, rest)
+    }
+
+    pub(crate) fn with_log(
+        config: Config,
+        (log, bridge): (Arc<dyn Log>, Option<Bridge>),
+        tokens: &str,
+        rest: &str,
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("hub-bench-{}-{number}", std::process::id()));
@@ -48,7 +61,7 @@ impl Bench {
         std::fs::write(folder.join("api.key"), API_KEY).unwrap();
         std::fs::write(folder.join("other.key"), OTHER_KEY).unwrap();
         std::fs::write(folder.join("hook.secret"), HOOK_SECRET).unwrap();
-        let hub = Hub::with_log(Config::default(), Arc::new(MemoryLog::default()), bridge.clone());
+        let hub = Hub::with_log(config, log, bridge.clone());
         let hub = hub.with_rules(rules(&folder, tokens, rest));
         let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).beside_others(true);
         let server = bridge.into_iter().fold(server, Server::bridge);

@@ -5,7 +5,9 @@ use crate::helpers::PATIENCE;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use tautline::Address;
+use tautline::http::StatusCode;
+use tautline::{Address, Reply, Server, ServerHandle};
+use tautline_hub::Hub;
 
 const RULES: &str = "
 [[namespace]]
@@ -46,7 +48,11 @@ impl Events {
 
     /// With HTTP/1.0 there are no chunks to undo.
     fn ask(bench: &Bench, line: &str, headers: &str) -> Self {
-        let Address::Tcp(address) = bench.server.addresses()[0] else { unreachable!("a TCP address") };
+        Self::ask_server(&bench.server, line, headers)
+    }
+
+    fn ask_server(server: &ServerHandle, line: &str, headers: &str) -> Self {
+        let Address::Tcp(address) = server.addresses()[0] else { unreachable!("a TCP address") };
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(format!("{line}\r\nHost: hub.example\r\n{headers}\r\n").as_bytes()).unwrap();
@@ -177,6 +183,26 @@ fn requests_without_a_right_or_with_faults_are_refused() {
 }
 
 #[test]
+fn a_gate_decides_who_reads_events_as_it_decides_who_connects() {
+    let hub = Hub::default().on_request(|request| {
+        let is_known = request.http.headers().get("authorization").is_some_and(|value| value == "Bearer secret");
+        if is_known { Reply::upgrade() } else { Reply::status(StatusCode::UNAUTHORIZED) }
+    });
+    let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).beside_others(true);
+    let server = server.start(hub.handlers()).unwrap();
+    for (headers, status) in
+        [("", 401), ("Authorization: Bearer x\r\n", 401), ("Authorization: Bearer secret\r\n", 200)]
+    {
+        let events = Events::ask_server(&server, "GET /events?topic=room HTTP/1.0", headers);
+        assert_eq!(events.status(), status, "{headers}");
+    }
+    // A browser asks without the header whether its page may send it.
+    let origin = "Origin: http://hub.example\r\n";
+    assert_eq!(Events::ask_server(&server, "OPTIONS /events?topic=room HTTP/1.0", origin).status(), 204);
+    crate::helpers::stop(server);
+}
+
+#[test]
 fn a_stream_ends_with_its_token_and_says_why() {
     let bench = Bench::new("", RULES);
     let bearer = format!("Authorization: Bearer {}\r\n", token("ann", 2.0, &json!({})));
@@ -224,7 +250,7 @@ fn streams_are_bounded_by_address_and_end_free_their_place() {
 #[test]
 fn a_slow_reader_of_a_history_is_cut_off_and_returns_with_its_place() {
     let bench = Bench::new("query = \"token\"", RULES);
-    let path = format!("/events?topic=log:a&token={}", token("ann", 60.0, &json!({})));
+    let path = format!("/events?topic=log:a&token={}", token("ann", 600.0, &json!({})));
     let mut events = Events::get(&bench, &path, "");
     assert_eq!(events.next().unwrap().0, "subscribed");
     publish(&bench, "log:a", &json!(0));

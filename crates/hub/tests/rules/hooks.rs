@@ -2,13 +2,13 @@
 
 use crate::api::post;
 use crate::app::{Answer, App, Asked};
-use crate::bench::{Bench, ask, next, subscribe, token, until};
+use crate::bench::{Bench, ask, named_token, next, subscribe, token, until};
 use crate::helpers::PATIENCE;
 use serde_json::{Value, json};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tautline::Socket;
+use tautline::{Bridge, MemoryBroker, Socket};
 
 const ROOM: &str = "
 [[namespace]]
@@ -344,6 +344,57 @@ fn the_application_is_told_of_ends_and_members() {
 }
 
 #[test]
+fn the_application_is_told_of_a_user_once_by_each_host_and_ends_a_connection_by_its_name() {
+    let app = App::new(|_| allow(&json!({})));
+    let broker = MemoryBroker::new();
+    let key = "[[key]]\nname = \"app\"\nfile = \"api.key\"\nscopes = [\"users\"]\n";
+    let host = || {
+        let bridge = Bridge::start(broker.clone()).unwrap();
+        Bench::on(Some(bridge), "", &format!("{ROOM}{key}{}", app.rules("asks = [\"connect\"]")))
+    };
+    let (one, two) = (host(), host());
+    let mut tabs = [&one, &two, &two].map(|host| host.connect(&token("ann", 60.0, &json!({}))));
+    let member = json!({ "type": "subscribe", "topic": "room:1", "as": "x" });
+    tabs.iter_mut().for_each(|tab| assert!(ask(tab, &member).contains("subscribed")));
+    let host_of = |name: &Value| name.as_str().unwrap().split_once('/').unwrap().0.to_owned();
+    let names: Vec<Value> = app.asked("connect").iter().map(|asked| asked.body["connection"].clone()).collect();
+    let hosts = [host_of(&names[0]), host_of(&names[1])];
+    assert!(hosts[0] != hosts[1] && host_of(&names[2]) == hosts[1], "{names:?}");
+    // Each change, and the host that tells it.
+    let told = |number: usize| {
+        eventually("it is told", || app.asked("presence").len() >= number);
+        let told: Vec<(Value, String)> = app.asked("presence")[number - 1..]
+            .iter()
+            .map(|asked| (asked.body["change"].clone(), host_of(&asked.body["connection"])))
+            .collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0].clone()
+    };
+    eventually("both have told", || app.asked("presence").len() >= 2);
+    let mut joins: Vec<String> = app.asked("presence").iter().map(|asked| host_of(&asked.body["connection"])).collect();
+    joins.sort();
+    assert_eq!(joins, std::collections::BTreeSet::from(hosts.clone()).into_iter().collect::<Vec<_>>());
+    assert!(app.asked("presence").iter().all(|asked| asked.body["change"] == "join"), "the second tab is none");
+    // The application ends connections by the names that it was told, by another host.
+    let [mut first, mut second, mut third] = tabs;
+    let end = |name: &Value| assert_eq!(post(&one, "disconnect", &json!({ "connection": name })).0, 200);
+    eventually("the hosts hear each other", || {
+        end(&names[1]);
+        app.asked("unsubscribe").len() == 1
+    });
+    until(&mut second, "4002");
+    assert!(ask(&mut third, &json!({ "type": "ping" })).contains("pong"));
+    end(&names[2]);
+    until(&mut third, "4002");
+    assert_eq!(told(3), (json!("leave"), hosts[1].clone()), "the first of its two tabs was no leave");
+    end(&names[0]);
+    until(&mut first, "4002");
+    assert_eq!(told(4), (json!("leave"), hosts[0].clone()));
+    one.end();
+    two.end();
+}
+
+#[test]
 fn a_user_that_is_revoked_while_the_application_thinks_does_not_come_in() {
     let (let_go, wait) = channel::<()>();
     let wait = Mutex::new(wait);
@@ -361,4 +412,96 @@ fn a_user_that_is_revoked_while_the_application_thinks_does_not_come_in() {
     let_go.send(()).unwrap();
     assert!(connecting.join().unwrap().unwrap_err().contains("401"));
     Arc::into_inner(bench).unwrap().end();
+}
+
+#[test]
+fn an_answer_about_a_subscription_says_nothing_about_one_that_asks_for_more() {
+    let app = App::new(|asked| {
+        let allow = asked.body["presence"] == false && asked.body["history"] == false;
+        Some(("Cache-Control: max-age=600\r\n", json!({ "allow": allow, "reason": "less" }).to_string()))
+    });
+    let bench = bench(&app, "");
+    let mut ann = bench.connect(&token("ann", 60.0, &json!({ "room:*": ["history"] })));
+    let mut asked = 0;
+    for (more, number, part) in [
+        (json!({}), 1, "subscribed"),
+        (json!({ "presence": true }), 1, "less"),
+        (json!({ "after": 0 }), 1, "less"),
+        (json!({ "after": 0, "as": "ann" }), 1, "less"),
+        (json!({}), 0, "subscribed"),
+        (json!({ "presence": true }), 0, "less"),
+    ] {
+        let mut request = json!({ "type": "subscribe", "topic": "room:1" });
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let said = ask(&mut ann, &request);
+        assert!(said.contains(part), "{request} {said}");
+        asked += number;
+        assert_eq!(app.asked("subscribe").len(), asked, "{request}");
+    }
+    bench.end();
+}
+
+#[test]
+fn an_answer_that_was_under_way_at_a_disconnection_is_not_kept() {
+    let (let_go, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let app = App::new(move |asked: &Asked| {
+        let is_first = asked.body["data"] == 1;
+        if is_first {
+            let _ = wait.lock().unwrap().recv_timeout(PATIENCE);
+        }
+        Some(("Cache-Control: max-age=600\r\n", json!({ "allow": is_first, "reason": "banned" }).to_string()))
+    });
+    let key = "[[key]]\nname = \"app\"\nfile = \"api.key\"\nscopes = [\"users\"]\n";
+    let bench = bench(&app, &format!("within = 30\n{key}"));
+    let mut ann = bench.connect(&token("ann", 60.0, &json!({})));
+    ann.text(&json!({ "type": "publish", "topic": "room:1", "data": 1, "id": "i" }).to_string()).unwrap();
+    eventually("it is asked", || app.asked("publish").len() == 1);
+    assert_eq!(post(&bench, "disconnect", &json!({ "user": "ann" })).0, 200);
+    until(&mut ann, "4002");
+    let_go.send(()).unwrap();
+    eventually("the answer has come", || {
+        bench.hub.hook_counts().times.iter().map(|(_, number)| number).sum::<u64>() == 1
+    });
+    let mut ann = bench.connect(&token("ann", 60.0, &json!({})));
+    let said = publish(&mut ann, "room:1", &json!(2), "j");
+    assert!(said.contains("banned"), "{said}");
+    bench.end();
+}
+
+#[test]
+fn a_token_that_is_revoked_ends_also_a_connection_whose_user_the_application_names() {
+    let app = App::new(|_| allow(&json!({ "user": "ann" })));
+    let key = "[[key]]\nname = \"app\"\nfile = \"api.key\"\nscopes = [\"users\"]\n";
+    let bench = bench(&app, &format!("asks = [\"connect\"]\n{key}"));
+    let mut ann = bench.connect(&named_token("other", "7f3a"));
+    assert!(subscribe(&mut ann, "free").contains("subscribed"));
+    assert_eq!(post(&bench, "connections", &json!({ "user": "ann" })).1["connections"], json!(1));
+    assert_eq!(post(&bench, "revoke", &json!({ "token": "7f3a", "seconds": 600 })).0, 200);
+    until(&mut ann, "4002");
+    bench.end();
+}
+
+#[test]
+fn clients_that_come_and_go_without_end_do_not_keep_others_from_being_asked_about() {
+    let app = App::new(|asked| {
+        if asked.body["type"] == "unsubscribe" {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        allow(&json!({}))
+    });
+    let flap = "[[namespace]]\ntopics = \"flap\"\nanyone = [\"subscribe\"]\ntells = [\"unsubscribe\"]\n";
+    let bench = bench(&app, &format!("at-once = 2\nwaiting = 10\n{flap}"));
+    let (mut flapper, mut bob) = (bench.try_connect("/", &[]).unwrap(), bench.try_connect("/", &[]).unwrap());
+    for number in 0..300 {
+        for kind in ["subscribe", "unsubscribe"] {
+            ask(&mut flapper, &json!({ "type": kind, "topic": "flap" }));
+        }
+        if number % 30 == 29 {
+            let said = publish(&mut bob, "room:1", &json!(1), &number.to_string());
+            assert!(said.contains("published"), "{said}");
+        }
+    }
+    assert!(bench.hub.hook_counts().full > 100 && !app.asked("unsubscribe").is_empty());
+    bench.end();
 }

@@ -4,8 +4,11 @@ use crate::api::post;
 use crate::bench::{Bench, ask, named_token, next, subscribe, token, until};
 use crate::helpers::PATIENCE;
 use serde_json::json;
-use std::time::Instant;
-use tautline::{Bridge, MemoryBroker, Outgoing};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tautline::{Bridge, MemoryBroker, Outgoing, Socket};
+use tautline_hub::Config;
 
 const RULES: &str = "
 [[namespace]]
@@ -15,7 +18,7 @@ users = [\"subscribe\", \"presence\"]
 [[key]]
 name = \"app\"
 file = \"api.key\"
-scopes = [\"users\", \"presence\"]
+scopes = [\"users\", \"presence\", \"publish\"]
 topics = [\"*\"]
 ";
 
@@ -28,11 +31,11 @@ fn is_refused(bench: &Bench, token: &str) -> bool {
     bench.try_connect("/", &[("authorization", &header)]).is_err_and(|error| error.contains("401"))
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -100,6 +103,46 @@ fn a_single_token_is_revoked_by_its_name_and_others_of_the_user_go_on() {
 }
 
 #[test]
+fn one_connection_to_another_host_is_ended_alone() {
+    let broker = MemoryBroker::new();
+    let [one, two] = hosts(&broker);
+    let of_ann = token("ann", 600.0, &json!({}));
+    // They have the same number on their hosts, or may have.
+    let mut here = [one.connect(&of_ann), one.connect(&of_ann)];
+    let mut there = [two.connect(&of_ann), two.connect(&of_ann)];
+    here.iter_mut().chain(&mut there).for_each(|socket| assert!(subscribe(socket, "room").contains("subscribed")));
+    let names = |host: &Bench| post(host, "connections", &json!({ "user": "ann" })).1["names"].clone();
+    let of_two = names(&two);
+    assert_eq!(of_two.as_array().unwrap().len(), 2, "{of_two}");
+    let body = json!({ "connection": of_two[0] });
+    assert_eq!(post(&one, "disconnect", &body), (200, body));
+    eventually("one is gone", || names(&two).as_array().unwrap().len() == 1);
+    assert_eq!(names(&two)[0], of_two[1]);
+    let lives = |socket: &mut Socket| {
+        let ping = json!({ "type": "ping" }).to_string();
+        socket.text(&ping).is_ok() && next(socket).contains("pong")
+    };
+    assert_eq!(there.iter_mut().map(lives).filter(|lives| *lives).count(), 1);
+    assert!(here.iter_mut().all(lives), "those of the asked host go on");
+    // The word of another host names no connection but by its whole name.
+    let evil = Bridge::start(broker).unwrap();
+    let name = of_two[1].as_str().unwrap();
+    let conn = name.split_once('/').unwrap().1;
+    let wrong = [format!("x/{conn}"), format!("{name}9"), format!("{name}/"), format!("/{conn}")];
+    let words = [conn.to_owned(), "/".to_owned(), String::new()].into_iter().chain(wrong);
+    let words: Vec<String> = words.map(|word| format!("\u{2}{word}")).collect();
+    let words = json!({ "host": "evil", "end": words, "send": [["ann", 7]] });
+    let mut last = there.into_iter().find_map(|mut socket| lives(&mut socket).then_some(socket)).unwrap();
+    eventually("the words are heard", || {
+        evil.publish("$hub/control", Outgoing::text(&words.to_string()));
+        ask(&mut last, &json!({ "type": "ping" })) == r#"{"type":"direct","data":7}"#
+    });
+    assert_eq!(names(&two)[0], of_two[1]);
+    one.end();
+    two.end();
+}
+
+#[test]
 fn words_of_other_hosts_without_form_or_bound_harm_nobody() {
     let broker = MemoryBroker::new();
     let [one, two] = hosts(&broker);
@@ -125,31 +168,175 @@ fn words_of_other_hosts_without_form_or_bound_harm_nobody() {
     two.end();
 }
 
-/// Members of two hosts are two, since each host has its own connections of a user: the number is of places, not of people.
+fn member_of(socket: &mut Socket, topic: &str) {
+    let member = json!({ "type": "subscribe", "topic": topic, "as": "x" });
+    assert!(ask(socket, &member).contains("subscribed"));
+}
+
+/// Somebody who is told the members of a room, and those who are there.
+fn watcher_of(host: &Bench, topic: &str) -> (Socket, String) {
+    let mut watcher = host.connect(&token("watcher", 600.0, &json!({})));
+    ask(&mut watcher, &json!({ "type": "subscribe", "topic": topic, "presence": true }));
+    let members = next(&mut watcher);
+    (watcher, members)
+}
+
 #[test]
-fn a_user_on_two_hosts_joins_once_on_each_whatever_its_tabs() {
+fn a_user_on_two_hosts_joins_once_and_leaves_with_the_last_connection() {
     let broker = MemoryBroker::new();
     let [one, two] = hosts(&broker);
-    let mut watcher = one.connect(&token("watcher", 600.0, &json!({})));
-    ask(&mut watcher, &json!({ "type": "subscribe", "topic": "room", "presence": true }));
-    assert!(next(&mut watcher).contains(r#""members":[]"#));
-    let member = json!({ "type": "subscribe", "topic": "room", "as": "x" });
+    let (mut here, members) = watcher_of(&one, "room");
+    assert!(members.contains(r#""members":[]"#));
+    let (mut there, _) = watcher_of(&two, "room");
     let of_ann = token("ann", 600.0, &json!({}));
-    let mut tabs = [two.connect(&of_ann), two.connect(&of_ann), two.connect(&of_ann)];
-    for tab in &mut tabs {
-        assert!(ask(tab, &member).contains("subscribed"));
+    let mut tabs = [one.connect(&of_ann), two.connect(&of_ann), two.connect(&of_ann)];
+    tabs.iter_mut().for_each(|tab| member_of(tab, "room"));
+    let joins = |user: &str| {
+        let mut socket = two.connect(&token(user, 600.0, &json!({})));
+        member_of(&mut socket, "room");
+        socket
+    };
+    let changes = |watcher: &mut Socket, kind: &str, user: &str| {
+        let told = next(watcher);
+        let expected = format!(r#"{{"type":"{kind}","topic":"room","member":"user:{user}""#);
+        assert!(told.starts_with(&expected), "{told} instead of {expected}");
+    };
+    let _bob = joins("bob");
+    for watcher in [&mut here, &mut there] {
+        changes(watcher, "join", "ann");
+        changes(watcher, "join", "bob");
     }
-    let joined = next(&mut watcher);
-    assert!(joined.contains(r#""type":"join""#) && joined.contains("/user:ann"), "{joined}");
+    // Somebody who comes later gets ann once.
+    for host in [&one, &two] {
+        let (_, members) = watcher_of(host, "room");
+        assert_eq!(members.matches("user:ann").count(), 1, "{members}");
+        let (status, listed) = post(host, "presence", &json!({ "topic": "room" }));
+        assert_eq!((status, &listed["number"]), (200, &json!(2)), "{listed}");
+        assert_eq!(listed["members"], json!([["user:ann", "ann"], ["user:bob", "bob"]]));
+    }
     let [first, second, last] = tabs;
-    drop((first, second));
-    let mut bob = two.connect(&token("bob", 600.0, &json!({})));
-    assert!(ask(&mut bob, &member).contains("subscribed"));
-    let joined = next(&mut watcher);
-    assert!(joined.contains("/user:bob"), "the tabs of ann were one member: {joined}");
+    drop(first);
+    eventually("the first host has none any more", || {
+        post(&one, "connections", &json!({ "user": "ann" })).1["connections"] == json!(0)
+    });
+    drop(second);
+    let _carl = joins("carl");
+    changes(&mut here, "join", "carl");
+    changes(&mut there, "join", "carl");
     drop(last);
-    let left = next(&mut watcher);
-    assert!(left.contains(r#""type":"leave""#) && left.contains("/user:ann"), "{left}");
+    changes(&mut here, "leave", "ann");
+    changes(&mut there, "leave", "ann");
+    let _dave = joins("dave");
+    changes(&mut here, "join", "dave");
+    changes(&mut there, "join", "dave");
     one.end();
     two.end();
+}
+
+#[test]
+fn a_user_of_a_dead_host_leaves_with_its_lease_unless_another_host_has_it() {
+    let broker = MemoryBroker::new();
+    let mut config = Config::default();
+    config.lease = Duration::from_secs(2);
+    let host = Bench::with(config, Some(Bridge::start(broker.clone()).unwrap()), "", RULES);
+    let dead = Bridge::start(broker).unwrap();
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = heard.clone();
+    let _ear = dead.listen("$presence/room", move |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
+    let (mut watcher, _) = watcher_of(&host, "room");
+    let [mut ann, mut bob] = ["ann", "bob"].map(|user| host.connect(&token(user, 600.0, &json!({}))));
+    for (user, socket) in [("ann", &mut ann), ("bob", &mut bob)] {
+        member_of(socket, "room");
+        assert!(next(&mut watcher).contains(&format!("user:{user}")));
+    }
+    eventually("the dead host is connected", || heard.load(Ordering::Relaxed) > 0);
+    let all = json!({ "dead/user:ann": "ann", "dead/user:bob": "bob", "dead/user:eve": "eve" });
+    dead.publish("$presence/room", Outgoing::text(&json!({ "host": "dead", "all": all }).to_string()));
+    // It is the only one that is new.
+    let told = next(&mut watcher);
+    assert!(told.contains("join") && told.contains("user:eve"), "{told}");
+    // The dead host still has bob.
+    drop(bob);
+    let mut left = [next(&mut watcher), next(&mut watcher)];
+    left.sort();
+    for (told, user) in left.iter().zip(["bob", "eve"]) {
+        assert!(told.contains("leave") && told.contains(&format!("\"user:{user}\"")), "{told}");
+    }
+    drop(ann);
+    let told = next(&mut watcher);
+    assert!(told.contains("leave") && told.contains("user:ann"), "{told}");
+    host.end();
+}
+
+#[test]
+fn a_message_for_a_user_reaches_the_connections_of_all_hosts_and_nobody_else() {
+    let broker = MemoryBroker::new();
+    let [one, two] = hosts(&broker);
+    let of_ann = token("ann", 600.0, &json!({}));
+    let mut sockets = [one.connect(&of_ann), two.connect(&of_ann), two.connect(&of_ann)];
+    let mut bob = two.connect(&token("bob", 600.0, &json!({})));
+    let message = json!({ "user": "ann", "data": { "hello": [1, null] } });
+    let (status, answer) = post(&one, "publish", &message);
+    assert_eq!((status, answer), (200, json!({ "user": "ann", "connections": 1 })));
+    for socket in &mut sockets {
+        assert_eq!(next(socket), r#"{"type":"direct","data":{"hello":[1,null]}}"#);
+    }
+    assert!(ask(&mut bob, &json!({ "type": "ping" })).contains("pong"));
+    // The words of another host have bounds, too.
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let evil = Bridge::start(broker).unwrap();
+    let word = format!(r#"{{"host":"evil","send":[["ann",{deep}],["",1],["ann",2]]}}"#);
+    eventually("the word is heard", || {
+        evil.publish("$hub/control", Outgoing::text(&word));
+        let told = ask(&mut sockets[0], &json!({ "type": "ping" }));
+        assert!(!told.contains("[[["), "{told}");
+        told == r#"{"type":"direct","data":2}"#
+    });
+    one.end();
+    two.end();
+}
+
+#[test]
+fn the_connections_of_a_user_are_limited_over_all_hosts() {
+    let broker = MemoryBroker::new();
+    let mut config = Config::default();
+    config.lease = Duration::from_secs(3);
+    let rules = format!("[limits]\nsessions-per-user = 2\n{RULES}");
+    let host = || Bench::with(config.clone(), Some(Bridge::start(broker.clone()).unwrap()), "", &rules);
+    let [one, two] = [host(), host()];
+    let of_ann = token("ann", 600.0, &json!({}));
+    let comes_in = |host: &Bench| {
+        let mut socket = host.connect(&of_ann);
+        // One too many may be closed before it sends anything.
+        let is_in = socket.text(&json!({ "type": "ping" }).to_string()).is_ok() && next(&mut socket).contains("pong");
+        is_in.then_some(socket)
+    };
+    let first = comes_in(&one).unwrap();
+    // Hosts tell each other about once in a second.
+    eventually("the other host knows of the first", || {
+        let [_second, third] = [comes_in(&two), comes_in(&two)];
+        third.is_none()
+    });
+    let mut second = None;
+    eventually("there is a place for one more", || {
+        second = comes_in(&two);
+        second.is_some()
+    });
+    eventually("the first host knows of it", || comes_in(&one).is_none());
+    let mut bob = one.connect(&token("bob", 600.0, &json!({})));
+    assert!(ask(&mut bob, &json!({ "type": "ping" })).contains("pong"), "others come in");
+    drop(first);
+    eventually("a place is free on each host", || comes_in(&two).is_some());
+    // A host that comes later learns of both, and one that is gone counts for a lease more.
+    let three = host();
+    let mut third = None;
+    eventually("it is free", || {
+        third = comes_in(&one);
+        third.is_some()
+    });
+    eventually("the third host knows of the others", || comes_in(&three).is_none());
+    two.end();
+    eventually("those of the host that is gone do not count any more", || comes_in(&three).is_some());
+    one.end();
+    three.end();
 }

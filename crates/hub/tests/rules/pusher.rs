@@ -409,6 +409,9 @@ fn requests_with_faults_are_refused() {
         (with("name", json!("")), 400),
         (with("name", json!("x".repeat(201))), 400),
         (with("name", json!("pusher:error")), 400),
+        (with("name", json!("pusher_internal:member_added")), 400),
+        (with("name", json!("pushed")), 200),
+        (with("name", json!("pushers-met")), 200),
         (with("data", json!({})), 400),
         (with("data", json!("x".repeat(10_241))), 413),
         (with("data", json!("x".repeat(10_240))), 200),
@@ -527,4 +530,61 @@ fn events_members_and_ends_reach_other_hosts() {
     }
     one.end();
     two.end();
+}
+
+/// Waits until a client is told this number of subscribers. Returns the number of messages.
+fn reaches(client: &mut Client, channel: &str, expected: u64) -> usize {
+    let told = |client: &mut Client| {
+        let told = client.next();
+        assert_eq!((&told["event"], &told["channel"]), (&json!(COUNT), &json!(channel)), "{told}");
+        data(&told)["subscription_count"].as_u64().unwrap()
+    };
+    (1..).find(|_| told(client) == expected).unwrap()
+}
+
+const COUNT: &str = "pusher_internal:subscription_count";
+
+#[test]
+fn subscribers_are_told_their_number_on_all_hosts_if_the_app_says_so() {
+    let broker = MemoryBroker::new();
+    let rules = RULES
+        .replace("client-events = true", "subscription-counts = true")
+        .replace("connections = 6", "connections = 60");
+    let [one, two] = [(), ()].map(|()| Bench::on(Some(Bridge::start(broker.clone()).unwrap()), "", &rules));
+    let mut ann = Client::new(&one);
+    assert_subscribed(&ann.subscribe("news", None));
+    assert_eq!(reaches(&mut ann, "news", 1), 1);
+    let begin = std::time::Instant::now();
+    let mut others: Vec<Client> = (0..20).map(|n| Client::new(if n % 2 == 0 { &one } else { &two })).collect();
+    others.iter_mut().for_each(|other| assert_subscribed(&other.subscribe("news", None)));
+    let told = reaches(&mut ann, "news", 21) as u64;
+    assert!(told <= 2 + begin.elapsed().as_secs(), "{told} messages in {:?}", begin.elapsed());
+    let info = get(&one, "/apps/7/channels/news?info=subscription_count");
+    assert_eq!(info, json!({ "occupied": true, "subscription_count": 21 }));
+    drop(others);
+    reaches(&mut ann, "news", 1);
+    // Members of presence channels are known, and each user has its channel alone.
+    assert_subscribed(&ann.subscribe("presence-x", Some(&json!({ "user_id": "ann" }))));
+    assert_eq!(ann.sign_in("ann")["event"], "pusher:signin_success");
+    ann.send(&json!({ "event": "pusher:unsubscribe", "data": { "channel": "news" } }));
+    assert!(ann.is_quiet());
+    one.end();
+    two.end();
+}
+
+#[test]
+fn the_policy_for_slow_readers_holds_for_channels() {
+    let slow = "users = [\"subscribe\", \"publish\"]\nslow-readers = \"drop-newest\"\nmax-waiting = 1024\n";
+    let bench = Bench::new("", &RULES.replace("users = [\"subscribe\", \"publish\"]", slow));
+    let (mut reader, mut writer) = (Client::new(&bench), bench.connect(&token("ann", 60.0, &json!({}))));
+    assert_subscribed(&reader.subscribe("room", None));
+    let message = json!({ "type": "publish", "topic": "shop:room", "data": "x".repeat(30_000), "id": "i" }).to_string();
+    let (begin, loops) = (std::time::Instant::now(), bench.server.shards());
+    while loops.iter().all(|one| one.counters().dropped_newest == 0) {
+        assert!(begin.elapsed() < PATIENCE);
+        writer.text(&message).unwrap();
+        until(&mut writer, "\"published\"");
+        assert!(loops.iter().all(|one| one.counters().slow_consumers == 0), "the reader was disconnected");
+    }
+    bench.end();
 }

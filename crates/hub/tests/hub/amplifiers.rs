@@ -1,10 +1,6 @@
 //! Clients whose requests are short and whose answers are long, beside an honest one.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod helpers;
-
-use helpers::{PATIENCE, client, publish, stop, subscribe};
+use crate::helpers::{PATIENCE, client, publish, stop, subscribe};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,6 +163,8 @@ fn an_honest_client_is_served_beside_each_amplifier() {
     (0..500).for_each(|_| _ = publish(&writer, "log:long", None, &format!("\"{}\"", "x".repeat(1_000))));
     let list = r#"{"type":"subscribe","topic":"room","presence":true}"#.to_owned();
     judge("presence", &server, std::slice::from_ref(&list));
+    let hello = r#"{"type":"hello","version":2}"#.to_owned();
+    judge("presence, many times in a frame", &server, &[hello, format!("[{}]", vec![&*list; 200].join(","))]);
     // Each request changes the list too.
     let changing = r#"{"type":"subscribe","topic":"room","presence":true,"as":"a"}"#.to_owned();
     judge("presence of a member", &server, &[changing]);

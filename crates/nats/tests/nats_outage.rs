@@ -39,3 +39,9 @@ fn host() {
 fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_killed() {
     outage::survive::<Nats>();
 }
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn the_members_of_a_process_that_is_killed_leave_with_its_lease() {
+    outage::leave::<Nats>();
+}

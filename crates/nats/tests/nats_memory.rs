@@ -133,7 +133,7 @@ fn what_has_ended_does_not_count() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let log = NatsLog::start(NatsConfig::new(format!("nats://{closed}"))).unwrap();
     let topic: Arc<str> = "log:prices".into();
-    let following = log.follow(&topic, Arc::new(Begun::default()));
+    let following = log.follow(&topic, Kind::History, Arc::new(Begun::default()));
     assert_eq!(log.memory(), log.memory_of_topic());
     let (done, answers) = channel();
     log.append(&topic, message(100), Box::new(move |result| drop(done.send(result))));
@@ -141,7 +141,7 @@ fn what_has_ended_does_not_count() {
     let (done, answers) = channel();
     for _ in 0..3 {
         let done = done.clone();
-        log.read(&topic, None, Box::new(move |result| _ = done.send(result.is_ok())));
+        log.read(&topic, Kind::History, None, Box::new(move |result| _ = done.send(result.is_ok())));
     }
     assert!(log.memory() > log.memory_of_topic());
     (0..3).for_each(|_| assert_eq!(answers.recv_timeout(PATIENCE), Ok(false)));
@@ -173,12 +173,12 @@ fn followed_topics_count() {
     let log = NatsLog::start(NatsConfig::new(format!("nats://127.0.0.1:{port}"))).unwrap();
     let begun = Arc::new(Begun::default());
     // The first has the streams made.
-    let first = log.follow(&"log:first".into(), begun.clone());
+    let first = log.follow(&"log:first".into(), Kind::History, begun.clone());
     eventually("the first is followed", || begun.0.load(Ordering::Relaxed) == 1);
     let mut all = Vec::new();
     let before = live();
     for number in 0..200 {
-        all.push(log.follow(&format!("log:{number}").into(), begun.clone()));
+        all.push(log.follow(&format!("log:{number}").into(), Kind::History, begun.clone()));
     }
     eventually("all are followed", || begun.0.load(Ordering::Relaxed) == 201);
     let counted = log.memory() - log.memory_of_topic();

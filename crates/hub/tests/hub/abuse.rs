@@ -1,17 +1,17 @@
 //! Clients that ask for too much, and other hosts that say too much.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-mod helpers;
-
-use helpers::{PATIENCE, client, message, publish, stop, subscribe, target};
+use crate::helpers;
+use crate::helpers::{PATIENCE, client, message, publish, stop, subscribe, target};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ClientConfig, Incoming, Kind, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
 use tautline_hub::{
-    Append, Config, Done, Event, Following, Hub, Log, LogError, MemoryLog, Page, Position, Sink, Subscribe,
+    Append, Config, Done, Event, Following, Hub, Kind as HubKind, Log, LogError, MemoryLog, Page, Position, Sink,
+    Subscribe,
 };
 
-type Reading = (Arc<str>, Option<u64>, Done<Page>);
+type Reading = (Arc<str>, HubKind, Option<u64>, Done<Page>);
 type Appending = (Arc<str>, Append, Done<Position>);
 
 /// A log that does nothing before the test says so.
@@ -31,12 +31,12 @@ impl Log for Held {
         self.log.append(topic, append, done);
     }
 
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
-        self.log.follow(topic, sink)
+    fn follow(&self, topic: &Arc<str>, kind: HubKind, sink: Arc<dyn Sink>) -> Following {
+        self.log.follow(topic, kind, sink)
     }
 
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
-        self.reads.lock().unwrap().push((topic.clone(), after, done));
+    fn read(&self, topic: &Arc<str>, kind: HubKind, after: Option<u64>, done: Done<Page>) {
+        self.reads.lock().unwrap().push((topic.clone(), kind, after, done));
     }
 }
 
@@ -45,7 +45,7 @@ impl Held {
     fn read_all(&self) -> usize {
         let reads = std::mem::take(&mut *self.reads.lock().unwrap());
         let count = reads.len();
-        reads.into_iter().for_each(|(topic, after, done)| self.log.read(&topic, after, done));
+        reads.into_iter().for_each(|(topic, kind, after, done)| self.log.read(&topic, kind, after, done));
         count
     }
 }
@@ -157,6 +157,50 @@ fn histories_of_many_topics_do_not_make_a_connection_lag() {
 }
 
 #[test]
+fn histories_of_ten_thousand_topics_are_read_a_few_at_a_time() {
+    const CONNS: usize = 100;
+    const TOPICS: usize = 100;
+    let held = Arc::new(Held::default());
+    let topic = |conn: usize, number: usize| -> Arc<str> { format!("log:{conn}:{number}").into() };
+    for place in 0..2 * CONNS * TOPICS {
+        let append = Append { kind: HubKind::History, key: None, data: "1".into(), id: None };
+        let of = place / 2;
+        held.log.append(&topic(of / TOPICS, of % TOPICS), append, Box::new(|done| _ = done.unwrap()));
+    }
+    let server = serve(Config::default(), held.clone());
+    let mut sockets: Vec<_> = (0..CONNS).map(|_| socket(&server)).collect();
+    for (conn, socket) in sockets.iter_mut().enumerate() {
+        for number in 0..TOPICS {
+            let topic = topic(conn, number);
+            socket.text(&format!(r#"{{"type":"subscribe","topic":"{topic}","after":0}}"#)).unwrap();
+        }
+    }
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (ended, log) = (is_done.clone(), held);
+    let reading = std::thread::spawn(move || {
+        let (mut most, mut all) = (0, 0);
+        while !ended.load(Ordering::Relaxed) {
+            let read = log.read_all();
+            (most, all) = (most.max(read), all + read);
+            // Others come while this one waits.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (most, all)
+    });
+    for socket in &mut sockets {
+        let mut messages = 0;
+        while messages < 2 * TOPICS {
+            messages += usize::from(text(socket).starts_with(r#"{"type":"message""#));
+        }
+    }
+    is_done.store(true, Ordering::Relaxed);
+    let (most, all) = reading.join().unwrap();
+    assert!(all >= CONNS * TOPICS && (2..=32).contains(&most), "{most} at a time, {all} in all");
+    drop(sockets);
+    stop(server);
+}
+
+#[test]
 fn messages_that_wait_for_the_log_are_bounded_and_none_is_lost_or_overtaken() {
     let held = Arc::new(Held { holds_appends: true, ..Held::default() });
     let mut config = Config::default();
@@ -186,7 +230,7 @@ fn messages_that_wait_for_the_log_are_bounded_and_none_is_lost_or_overtaken() {
         }
     }
     let (tell, page) = std::sync::mpsc::channel();
-    held.log.read(&Arc::from("log:a"), None, Box::new(move |page| tell.send(page).unwrap()));
+    held.log.read(&Arc::from("log:a"), HubKind::History, None, Box::new(move |page| tell.send(page).unwrap()));
     let stored: Vec<_> = page.recv().unwrap().unwrap().entries.into_iter().map(|entry| entry.data).collect();
     assert_eq!(stored.len(), 20);
     for (n, stored) in stored.iter().enumerate() {

@@ -1,17 +1,14 @@
 //! Hubs and their clients over loopback.
-#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
-mod helpers;
-
-use helpers::{PATIENCE, client, message, publish, stop, subscribe, target, wait};
+use crate::helpers::{PATIENCE, client, message, publish, stop, subscribe, target, wait};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tautline::{Bridge, ClientConfig, Incoming, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
 use tautline_hub::{
-    Append, Client, ClientError, Config, Done, Entry, Event, Following, Hub, Log, MemoryLog, Page, Position, Sink,
-    Subscribe,
+    Append, Client, ClientError, Config, Done, Entry, Event, Following, Hub, Kind, Log, MemoryLog, Page, Position,
+    Sink, Subscribe,
 };
 
 fn serve(hub: &Hub, port: u16, bridge: Option<Bridge>) -> ServerHandle {
@@ -236,12 +233,12 @@ impl Log for Lossy {
         self.log.append(topic, append, done);
     }
 
-    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
-        self.log.follow(topic, Arc::new(LossySink { sink, at: Mutex::default(), sent: self.sent.clone() }))
+    fn follow(&self, topic: &Arc<str>, kind: Kind, sink: Arc<dyn Sink>) -> Following {
+        self.log.follow(topic, kind, Arc::new(LossySink { sink, at: Mutex::default(), sent: self.sent.clone() }))
     }
 
-    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
-        self.log.read(topic, after, done);
+    fn read(&self, topic: &Arc<str>, kind: Kind, after: Option<u64>, done: Done<Page>) {
+        self.log.read(topic, kind, after, done);
     }
 }
 
@@ -370,6 +367,9 @@ fn requests_out_of_bounds_are_refused_and_harm_nobody() {
         let Incoming::Text(answer) = socket.receive().unwrap() else { panic!("a binary answer") };
         assert!(answer.starts_with(r#"{"type":"error""#), "{request}: {answer}");
         assert!(answer.len() < 200, "an answer has no text that is refused: {answer}");
+        if request.contains("dance") {
+            assert!(answer.contains("write subscribe, unsubscribe, publish"), "{answer}");
+        }
     }
     socket.binary(b"binary").unwrap();
     for topic in ["a", "log:b", "latest:c"] {
