@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite|sockudo|axum|tautline \
-                     [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast] [--with-parent]";
+                     [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast] [--http2] [--with-parent]";
 
 /// Which server to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) struct Arguments {
     pub(crate) deflate: bool,
     /// Send every message to all clients. fastwebsockets, yawc-tuned and tautline do not have it.
     pub(crate) broadcast: bool,
+    /// Offer HTTP/2 by ALPN, with WebSockets on its streams. Only axum has it.
+    pub(crate) http2: bool,
     /// Threads of the runtime; one is its `current_thread` flavour.
     pub(crate) threads: usize,
     /// End with the process that started this one.
@@ -50,7 +52,7 @@ impl Arguments {
             _ => return Err(USAGE.into()),
         };
         let (mut listen, mut cert, mut key) = (SocketAddr::from(([127, 0, 0, 1], 0)), None, None);
-        let (mut deflate, mut broadcast, mut with_parent) = (false, false, false);
+        let (mut deflate, mut broadcast, mut http2, mut with_parent) = (false, false, false, false);
         let mut threads = 1;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(USAGE);
@@ -61,6 +63,7 @@ impl Arguments {
                 Some("--key") => key = Some(PathBuf::from(value()?)),
                 Some("--deflate") => deflate = true,
                 Some("--broadcast") => broadcast = true,
+                Some("--http2") => http2 = true,
                 Some("--with-parent") => with_parent = true,
                 _ => return Err(USAGE.into()),
             }
@@ -68,11 +71,12 @@ impl Arguments {
         let can_deflate = matches!(server, Server::Yawc | Server::Sockudo);
         let can_broadcast =
             matches!(server, Server::Yawc | Server::Tungstenite | Server::Sockudo | Server::Axum) && !deflate;
-        if cert.is_some() != key.is_some() || (deflate && !can_deflate) || (broadcast && !can_broadcast) || threads == 0
-        {
+        let can_http2 = server == Server::Axum && cert.is_some();
+        let asks_too_much = deflate && !can_deflate || broadcast && !can_broadcast || http2 && !can_http2;
+        if cert.is_some() != key.is_some() || asks_too_much || threads == 0 {
             return Err(USAGE.into());
         }
-        Ok(Self { server, listen, certificate: cert.zip(key), deflate, broadcast, threads, with_parent })
+        Ok(Self { server, listen, certificate: cert.zip(key), deflate, broadcast, http2, threads, with_parent })
     }
 }
 
@@ -93,6 +97,7 @@ mod tests {
         assert_eq!((plain.listen.port(), plain.certificate, plain.with_parent), (0, None, false));
         assert!(!plain.deflate && parse("sockudo --deflate").unwrap().deflate);
         assert!(!plain.broadcast && parse("axum --broadcast").unwrap().broadcast);
+        assert!(!plain.http2 && parse("axum --cert c.pem --key k.pem --http2").unwrap().http2);
         assert_eq!((plain.threads, parse("axum --threads 2").unwrap().threads), (1, 2));
     }
 
@@ -109,6 +114,8 @@ mod tests {
             "fastwebsockets --broadcast",
             "yawc --deflate --broadcast",
             "yawc --threads 0",
+            "yawc --cert c.pem --key k.pem --http2",
+            "axum --http2",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -1,7 +1,7 @@
 //! Echo servers on other WebSocket libraries, each written as its authors' example is, and on our own for tokio.
 //!
 //! `peers SERVER [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast]
-//! [--with-parent]` prints `listening on
+//! [--http2] [--with-parent]` prints `listening on
 //! ws://ADDR` (`wss://` with a certificate) once it accepts connections. `peers feed-client URL` is a client of market data.
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,8 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.server == Server::Tautline {
         return ours::serve(arguments).await;
     }
-    let acceptor = arguments.certificate.as_ref().map(|files| tls::acceptor(&files.0, &files.1)).transpose()?;
+    let acceptor = arguments.certificate.as_ref().map(|files| tls::acceptor(&files.0, &files.1, arguments.http2));
+    let acceptor = acceptor.transpose()?;
     let listener = TcpListener::bind(arguments.listen).await?;
     announce(arguments.certificate.is_some(), &listener)?;
     let (server, deflate, to_all) = (arguments.server, arguments.deflate, arguments.broadcast);
@@ -76,7 +77,13 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         // A connection that fails ends alone. The load reports replies that are missing.
         tokio::spawn(async move {
             match acceptor {
-                Some(acceptor) => serve_one(server, acceptor.accept(stream).await?, pool, to_all).await,
+                Some(acceptor) => {
+                    let stream = acceptor.accept(stream).await?;
+                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                        return axum_ws::serve_http2(stream).await;
+                    }
+                    serve_one(server, stream, pool, to_all).await
+                }
                 None => serve_one(server, stream, pool, to_all).await,
             }
         });

@@ -10,7 +10,6 @@ use std::{fmt, io};
 /// assert!(error.to_string().contains("cannot use the folder /proc/no/folder"));
 /// # Ok::<(), String>(())
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The folder cannot be made, read or written.
@@ -46,6 +45,12 @@ impl fmt::Display for Error {
             Self::Key(why) => write!(f, "cannot make a key: {why}"),
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -49,6 +49,10 @@ Suites:
              the end; takes about 5 minutes and 11 GB, or less with --connections N
   storm      thousands of clients that lose their server: time until all are back, latency of others
   edge       the proxy beside nginx, HAProxy and Caddy: messages, requests, handshakes, memory, latency
+  http2      WebSockets on streams of HTTP/2, beside HTTP/1.1, axum and HAProxy; requests beside nginx
+             and h2o; memory; needs the feature http2
+  fleet      the hub on 1 and 3 processes with a broker, beside Centrifugo: CPU, latency, memory;
+             on the features nats and redis; builds what it needs with Go
   wire       AF_XDP and the kernel's TCP over a veth pair; needs root and the feature xdp
 
 Examples:

@@ -48,10 +48,14 @@ Examples:
   taut connect --raw wss://localhost:8443/ < photo.jpg
   taut connect --ping=1s wss://example.org/feed   with the round trip of each ping
   taut connect --record session.jsonl wss://example.org/feed
-  taut connect --replay session.jsonl wss://localhost:8443/")]
+  taut connect --replay session.jsonl wss://localhost:8443/
+  taut connect --http2 -v wss://localhost:8443/   a WebSocket on an HTTP/2 connection")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
+    /// Connect by HTTP/2: the WebSocket is a stream (RFC 8441).
+    #[arg(help_heading = "Connection", long)]
+    http2: bool,
     /// Send each input line as a binary message; the line has its bytes as hexadecimal digits.
     #[arg(short, long)]
     binary: bool,
@@ -110,6 +114,8 @@ enum Event {
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let mut server = arguments.target.server(None)?;
     server.target.reconnect = arguments.reconnect.then(Reconnect::default);
+    server.http2 = arguments.http2.then_some(1);
+    let (target, driver, engine) = server.composed(&server.target, &server.tls)?;
     let mut config = Config::untrusted_internet();
     config.limits.max_message = arguments.max_message;
     // The input waits in its pipe, so the queue needs no bound.
@@ -129,8 +135,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         began: Instant::now(),
         opened: None,
     };
-    let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
-    let client = client.target(server.target).config(config);
+    let client = Client::new(Tls { engine, config: server.tls }).driver(driver);
+    let client = client.target(target).config(config);
     let printer = move |_| -> loops::App { Box::new(printer.clone()) };
     let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
     let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;

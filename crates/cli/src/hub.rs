@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(30);
 /// Bytes of an answer, at most.
 const LARGEST: u64 = 64 << 20;
 
-/// Publish to a hub, read its history, and end connections of its users, with a key (docs/hub.md).
+/// Publish to a hub, read its history, and list and end connections of its users, with a key (docs/hub.md).
 ///
 /// Prints the answer of the hub, in JSON.
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,7 @@ Examples:
   taut hub publish https://hub.example --key-file app.key log:orders '{\"price\":7}'
   taut hub publish https://hub.example --key-file app.key --user ann '\"hello\"'
   taut hub history https://hub.example --key-file app.key log:orders --after 41
+  taut hub connections https://hub.example --key-file app.key ann
   taut hub disconnect https://hub.example --key-file app.key ann
   taut hub revoke https://hub.example --key-file app.key ann 3600")]
 pub(crate) struct Arguments {
@@ -63,12 +64,27 @@ enum Operation {
         #[arg(long, value_name = "OFFSET")]
         after: Option<u64>,
     },
-    /// Close all connections of a user. They may come again.
-    #[command(after_help = "Example:\n  taut hub disconnect https://hub.example --key-file app.key ann")]
+    /// List the users of one host, or the names of a user's connections to it.
+    #[command(after_help = "Example:\n  taut hub connections https://hub.example --key-file app.key ann")]
+    Connections {
+        #[command(flatten)]
+        hub: HubArguments,
+        /// The user. Default: all users, with the number of their connections.
+        user: Option<String>,
+    },
+    /// Close all connections of a user, or one connection, on all hosts. They may come again.
+    #[command(after_help = "\
+Examples:
+  taut hub disconnect https://hub.example --key-file app.key ann
+  taut hub disconnect https://hub.example --key-file app.key --connection 0f3c9a1be55d7720/0.12.3")]
     Disconnect {
         #[command(flatten)]
         hub: HubArguments,
-        user: String,
+        /// Close one connection instead, by its name in `taut hub connections`.
+        #[arg(long)]
+        connection: bool,
+        /// The user, or with --connection the connection.
+        name: String,
     },
     /// Close all connections of a user, and refuse the user's tokens for a time, on all hosts.
     #[command(after_help = "\
@@ -107,7 +123,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             (hub, "publish", body, idempotency_key.as_deref())
         }
         Operation::History { hub, topic, after } => (hub, "history", page(topic, *after), None),
-        Operation::Disconnect { hub, user } => (hub, "disconnect", json!({ "user": user }), None),
+        Operation::Connections { hub, user } => {
+            let body = user.as_ref().map_or_else(|| json!({}), |user| json!({ "user": user }));
+            (hub, "connections", body, None)
+        }
+        Operation::Disconnect { hub, connection, name } => {
+            let kind = if *connection { "connection" } else { "user" };
+            (hub, "disconnect", json!({ kind: name }), None)
+        }
         Operation::Revoke { hub, token, name, seconds } => {
             let kind = if *token { "token" } else { "user" };
             (hub, "revoke", json!({ kind: name, "seconds": seconds }), None)

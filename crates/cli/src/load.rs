@@ -39,6 +39,7 @@ Examples:
   taut load wss://127.0.0.1:8443/ --broadcast --connections 1000
   taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID
   taut load wss://127.0.0.1:8443/ --idle --connections 1000000
+  taut load wss://127.0.0.1:8443/ --http2 --streams 10     100 WebSockets on 10 connections
   taut load ws://127.0.0.1:8080/ --ramp 10s --think 100ms-1s --slo p99=50ms --slo errors=0.1%
   taut load ws://127.0.0.1:8080/ --stage 1000:30s --stage 1000:2m --stage 0:10s
   taut load ws://127.0.0.1:8080/ --payload '{\"id\":{{message}},\"user\":\"{{value}}\"}' --values users.txt --any-reply
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
     /// Seconds to run before measuring.
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds, conflicts_with_all = ["idle", "stage"])]
     warmup: Duration,
     /// Measure connecting, upgrading and closing instead: full handshakes, then resumed ones.
     #[arg(long, conflicts_with_all = ["rate", "pipeline", "size"])]
@@ -78,6 +79,12 @@ pub(crate) struct Arguments {
     /// Default for very many connections to a loopback address: addresses of 127/8.
     #[arg(long, value_name = "IP", requires = "idle")]
     source: Vec<IpAddr>,
+    /// Connect by HTTP/2: each connection is a stream of one that others share (RFC 8441).
+    #[arg(long)]
+    http2: bool,
+    /// With --http2: streams on each HTTP/2 connection. Servers take about 100 at once.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "http2", value_parser = amount::count)]
+    streams: usize,
     #[command(flatten)]
     shape: ShapeArguments,
     #[command(flatten)]
@@ -116,10 +123,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::usage("--duration must be above 0"));
     }
     let shape = arguments.shape.read()?;
+    let subscribes = !shape.subscriptions.is_empty();
+    for threshold in &arguments.shape.slo {
+        let load = if arguments.idle { "--idle" } else { "--subscribe" };
+        let has_no_latency = threshold.is_about_latency() && (arguments.idle || subscribes);
+        if has_no_latency || threshold.is_about_rate() && arguments.idle {
+            return Err(Failure::usage(format!("--slo {threshold}: a load with {load} has no such figure")));
+        }
+    }
     let _pinned = arguments.cpu.map(cpu::Pinned::to).transpose()?;
-    let server = arguments.target.server(arguments.server_pid)?;
+    let mut server = arguments.target.server(arguments.server_pid)?;
+    server.http2 = arguments.http2.then_some(arguments.streams);
+    // An error before anything is shown.
+    server.composed(&server.target, &server.tls)?;
     let protocol = if server.target.is_secure() { Protocol::Wss } else { Protocol::Ws };
-    let case = Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), ..Case::default() };
+    let setup = server.http2.map(|streams| format!("http2, streams={streams}"));
+    let case =
+        Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), setup, ..Case::default() };
     let has_messages = !(arguments.idle || arguments.handshakes);
     let live = LoadDashboard::start(&arguments.dashboard, &server, has_messages.then_some(arguments.size))?;
     let report = if arguments.idle {
@@ -152,25 +172,43 @@ impl Report {
         self.lines.extend(metrics.iter().filter_map(|&(metric, value)| Line::new("load", case, metric, &[value])));
     }
 
-    /// Adds the errors by kind. They and missed thresholds make the run a failure.
-    fn judge(&mut self, arguments: &Arguments, case: &Case, measured: &Measured, errors: &Errors) {
+    fn add_errors(&mut self, case: &Case, errors: &Errors) {
         for (kind, count, first) in errors.kinds() {
             self.text += &format!("  errors      {count} {kind}: {}\n", one_line(first));
             let case = Case { setup: Some(kind.to_owned()), ..case.clone() };
             self.add(&case, &[(Metric::Errors, count as f64)]);
         }
-        let slo = &arguments.shape.slo;
+    }
+
+    /// Adds the errors by kind. They and missed thresholds make the run a failure.
+    fn judge(&mut self, arguments: &Arguments, case: &Case, measured: &Measured, errors: &Errors) {
+        self.add_errors(case, errors);
         let quantile_us = |share| measured.latencies.quantile_us(share);
         let (count, rate, errors_in_all) = (measured.count, measured.rate(), errors.total());
         let figures = Figures { count, rate, errors: errors_in_all, quantile_us: &quantile_us };
-        let missed: Vec<String> = slo.iter().filter_map(|slo| slo.missed(&figures)).collect();
-        if !missed.is_empty() {
-            self.verdict = Some(Failure::failed(format!("missed {}", missed.join("; "))));
-        } else if errors_in_all > 0 && !slo.iter().any(Threshold::is_about_errors) {
+        self.compare(arguments, &figures, errors);
+    }
+
+    /// Compares figures with the thresholds. The first part of a run that misses one decides the verdict.
+    fn compare(&mut self, arguments: &Arguments, figures: &Figures<'_>, errors: &Errors) {
+        let slo = &arguments.shape.slo;
+        let missed: Vec<String> = slo.iter().filter_map(|slo| slo.missed(figures)).collect();
+        let verdict = if !missed.is_empty() {
+            Some(format!("missed {}", missed.join("; ")))
+        } else if errors.total() > 0 && !slo.iter().any(Threshold::is_about_errors) {
             let (kind, _, first) = errors.kinds().max_by_key(|(_, count, _)| *count).unwrap_or_default();
-            let what = format!("{errors_in_all} errors, most of them {kind}: {}", one_line(first));
-            self.verdict = Some(Failure::failed(what));
-        }
+            Some(format!("{} errors, most of them {kind}: {}", errors.total(), one_line(first)))
+        } else {
+            None
+        };
+        self.verdict = self.verdict.take().or_else(|| verdict.map(Failure::failed));
+    }
+
+    /// Adds the errors of connections that were held, which have neither messages nor latencies.
+    fn judge_idle(&mut self, arguments: &Arguments, case: &Case, held: usize, errors: &Errors) {
+        self.add_errors(case, errors);
+        let figures = Figures { count: held as u64, rate: 0.0, errors: errors.total(), quantile_us: &|_| 0.0 };
+        self.compare(arguments, &figures, errors);
     }
 
     fn print(&self, json: bool) -> Result<(), Failure> {
@@ -231,8 +269,12 @@ fn traffic(
     let traffic = Traffic { echo, ramp, stages, think, template, takes_any_reply };
     let (measured, errors) = traffic.run(&mut watch(&progress, live))?;
     drop(progress);
-    let case =
-        Case { size: Some(size as u64), pipeline: (!is_scheduled).then_some(pipeline as u64), setup, ..case.clone() };
+    let case = Case {
+        size: Some(size as u64),
+        pipeline: (!is_scheduled).then_some(pipeline as u64),
+        setup: and(case.setup.as_deref(), setup),
+        ..case.clone()
+    };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
     report.text = format!("{url}: {connections} connections, {}, {loops}\n", bytes(size as u64));
@@ -243,6 +285,14 @@ fn traffic(
     report.add_cpu(&measured, "msg");
     report.judge(arguments, &case, &measured, &errors);
     Ok(report)
+}
+
+/// The setup of a load: its way to the server, and its own part.
+fn and(way: Option<&str>, own: Option<String>) -> Option<String> {
+    match (way, own) {
+        (Some(way), Some(own)) => Some(format!("{way}, {own}")),
+        (way, own) => own.or_else(|| way.map(str::to_owned)),
+    }
 }
 
 /// Connections that subscribe, and then only receive.
@@ -262,7 +312,8 @@ fn listeners(
     let received = received.run(&mut watch(&progress, live))?;
     drop(progress);
     let (measured, payload) = (received.measured, received.payload);
-    let case = Case { setup: Some(format!("subscriptions={count}")), ..case.clone() };
+    let setup = and(case.setup.as_deref(), Some(format!("subscriptions={count}")));
+    let case = Case { setup, ..case.clone() };
     let mut report = Report::default();
     let transfer = payload as f64 / measured.elapsed.as_secs_f64() / 1e6;
     report.add(&case, &[(Metric::Throughput, measured.rate()), (Metric::Transfer, transfer)]);
@@ -277,8 +328,8 @@ fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDash
     let Arguments { connections: subscribers, size, pipeline, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
     let progress = Progress::new();
-    let measured = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } }
-        .run(&mut watch(&progress, live))?;
+    let (measured, errors) = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } }
+        .run_counting(&mut watch(&progress, live))?;
     drop(progress);
     let case = Case {
         subscribers: Some(subscribers as u64),
@@ -293,7 +344,7 @@ fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDash
     report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
     report.text += &latency(&measured, &arguments.shape.percentiles, "from publishing to each delivery");
     report.add_cpu(&measured, "delivery");
-    report.judge(arguments, &case, &measured, &Errors::default());
+    report.judge(arguments, &case, &measured, &errors);
     Ok(report)
 }
 
@@ -306,8 +357,16 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
         let progress = Progress::new();
         let span = Span { warmup, duration };
         let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, rate: None, span };
-        let counts = handshakes.run(&mut watch(&progress, live))?;
+        let run = handshakes.run_counting(&mut watch(&progress, live));
         drop(progress);
+        let (counts, errors) = match run {
+            // The figures of full handshakes stay, although no resumed one succeeded.
+            Err(error) if !report.lines.is_empty() => {
+                report.verdict = report.verdict.or_else(|| Some(error.into()));
+                break;
+            }
+            run => run?,
+        };
         let measured = &counts.measured;
         let name = match (server.target.is_secure(), resumed) {
             (false, _) => "plain",
@@ -323,9 +382,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
         }
         let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
         report.add(&case, &measured.handshake_metrics());
-        if report.verdict.is_none() {
-            report.judge(arguments, &case, measured, &Errors::default());
-        }
+        report.judge(arguments, &case, measured, &errors);
     }
     Ok(report)
 }
@@ -338,7 +395,7 @@ fn idle(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard
     let url = server.target.uri.clone();
     let progress = Progress::new();
     let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
-    let memory = idle.run(&mut watch(&progress, live))?;
+    let (memory, errors) = idle.run_counting(&mut watch(&progress, live))?;
     drop(progress);
     let IdleMemory { connections, opening, resident, .. } = memory;
     let mut report = Report::default();
@@ -355,6 +412,7 @@ fn idle(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard
         }
         _ => report.text += "  server RSS  not measured: pass --server-pid\n",
     }
+    report.judge_idle(arguments, case, connections, &errors);
     Ok(report)
 }
 
@@ -374,14 +432,16 @@ fn idle_crowd(
     let first = crowd.threads().min(connections - 1);
     crowd.open(first, &mut watch(&progress, live))?;
     let before = resident()?;
+    crowd.count_errors()?;
     let opening = crowd.open(connections, &mut watch(&progress, live))?;
     crowd.hold(arguments.duration, &mut watch(&progress, live))?;
     let after = resident()?;
+    let (errors, open) = crowd.errors()?;
     drop(progress);
     let mut report = Report::default();
-    let count = connections - first;
+    let count = open.saturating_sub(first);
     report.text = format!(
-        "{url}: {connections} idle connections of {} threads held for {:.1} s\n",
+        "{url}: {open} idle connections of {} threads held for {:.1} s\n",
         crowd.threads(),
         duration.as_secs_f64()
     );
@@ -389,7 +449,7 @@ fn idle_crowd(
     report.add(case, &[(Metric::Opened, rate)]);
     let rate = number(rate);
     report.text += &format!("  opened in   {:.1} s, {rate} /s\n", opening.as_secs_f64());
-    if let Some((before, after)) = before.zip(after) {
+    if let Some((before, after)) = before.zip(after).filter(|_| count > 0) {
         let each = (after as f64 - before as f64) / count as f64;
         report.add(case, &[(Metric::RssPerConnection, each)]);
         report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
@@ -397,6 +457,7 @@ fn idle_crowd(
     } else {
         report.text += "  server RSS  not measured: pass --server-pid\n";
     }
+    report.judge_idle(arguments, case, open, &errors);
     Ok(report)
 }
 

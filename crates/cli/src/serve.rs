@@ -13,9 +13,12 @@ mod deadlines;
 mod front;
 #[cfg(feature = "proxy")]
 mod front_metrics;
+#[cfg(feature = "proxy")]
+mod front_tls;
 mod gate;
 #[cfg(feature = "harden")]
 mod harden;
+mod http2;
 mod hub_metrics;
 mod listen;
 mod offload;
@@ -44,7 +47,7 @@ pub(crate) use self::front::Front;
 pub(crate) use self::proxy::ProxyArguments;
 #[cfg(feature = "proxy")]
 use crate::dashboard::FrontTables;
-use crate::dashboard::{MakeTables, Prepared, show_server};
+use crate::dashboard::{HubTables, MakeTables, Prepared, show_server};
 use crate::failure::Failure;
 use crate::keeper::{self, Sockets, Worker};
 use crate::logging::LogFilter;
@@ -76,8 +79,8 @@ use tautline::StaticFiles;
 use tautline::activation;
 use tautline::layers::io::machine;
 use tautline::{
-    Address, AdminToken, CloseCode, Config, DeflateConfig, PreparedServer, Restart, Server, ServerConfig, ServerFiles,
-    ServerHandle, Tls, TlsEngine, Watch,
+    Address, AdminToken, CloseCode, Config, DeflateConfig, PreparedServer, Reloader, Restart, Server, ServerConfig,
+    ServerFiles, ServerHandle, Tls, TlsEngine, Watch,
 };
 use tautline_lab::{app, loops};
 use tautline_probe::amount;
@@ -283,6 +286,9 @@ fn serve(arguments: &Arguments, begun: Begun, mut prepared: PreparedServer, mut 
         }
     };
     let handle = prepared.go_on()?;
+    if let Some(hub) = arguments.hub_metrics.hub() {
+        hub.add_totals(&handle.totals_before());
+    }
     for server in ready.beside {
         let addresses = server.handle().addresses().to_vec();
         if let Err(error) = server.go_on() {
@@ -329,6 +335,10 @@ fn prepare(
     let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
     let common = &arguments.common;
     let may_connect = !common.privilege.confines_files() || arguments.reach(common.tls.acme.is_on()).internet;
+    let hub = match is_local {
+        true => hub.for_pages(pages::origins(&arguments.messages.origin, is_local).map_err(Failure::usage)?),
+        false => hub,
+    };
     let hub = arguments.hub_rules.apply(hub, may_connect)?;
     if app == App::Hub {
         arguments.hub_metrics.set(&hub);
@@ -380,6 +390,7 @@ impl Arguments {
     ) -> Result<PreparedServer, Failure> {
         let LoopArguments { driver, shards, .. } = &self.common.loops;
         self.check_unix_mode()?;
+        self.common.loops.http2.check(self.common.tls.plain)?;
         let is_local = self.is_local(&sockets)?;
         let served = self.served(&sockets)?;
         self.hub_rules.check(self.app == App::Hub, &served)?;
@@ -387,10 +398,7 @@ impl Arguments {
         let server = Server::new(tls).driver(driver.config()?).config(config).shards(*shards);
         let takes_over = sockets.predecessor.is_some();
         let (mut server, addresses) = self.listen(server, sockets);
-        #[cfg(feature = "http2")]
-        if self.common.loops.http2 {
-            server = server.http2(tautline::http2::Limits::default());
-        }
+        server = self.common.loops.http2.apply(server);
         if self.common.loops.own_descriptors {
             server = server.own_descriptors(crate::sys::own_descriptors());
         }
@@ -427,13 +435,12 @@ impl Arguments {
             show_server(page, title, handle.shards().to_vec(), self.tables())?;
         }
         let lame_duck = LameDuck::default();
-        let (duck, broker) = (lame_duck.clone(), self.broker.health());
         let shown = admin::Shown {
             filter,
             token,
             acme: acme.as_ref(),
-            lame_duck: duck,
-            broker,
+            lame_duck: lame_duck.clone(),
+            broker: self.broker.health(),
             hub: self.hub_metrics.clone(),
             #[cfg(feature = "proxy")]
             front: self.front.clone(),
@@ -453,6 +460,7 @@ impl Arguments {
         }
         let renewing = acme.as_ref().zip(files.as_ref()).map(|(acme, files)| acme.renew(files, reloader.clone()));
         let renewing = renewing.transpose()?;
+        let (files, watch) = self.pass_files(files, watch, reloader);
         let checked = handle.clone();
         if let Some(watch) = supervisor.watch(move |within| checked.check(within)) {
             gate.spawn("watchdog", watch)?;
@@ -467,13 +475,13 @@ impl Arguments {
             worker,
             program: program::path(),
             teller,
+            hub: self.hub_metrics.clone(),
             refused: self.why_no_successor(),
         });
         // A predecessor that was asked to stop has passed that on.
         if server.takes_over() && signals::has_stop(&mut signals) {
             return Err(Failure::failed("it was asked to stop"));
         }
-        let (quiet, told) = (self.common.with_parent, supervisor);
         let rules = self.hub_rules.live();
         if rules.is_on() {
             let watched = rules.clone();
@@ -486,10 +494,10 @@ impl Arguments {
             rules,
             #[cfg(feature = "proxy")]
             front: self.front.clone(),
-            supervisor: told,
+            supervisor,
             min_signature,
             successor: successor.clone(),
-            quiet,
+            quiet: self.common.with_parent,
         };
         let (closing, (running, ended)) = (signals.handle(), channel::<()>());
         gate.spawn("signals", move || {
@@ -498,6 +506,22 @@ impl Arguments {
         })?;
         print_addresses(&handle, self.common.tls.plain);
         Ok(Ready { beside, _watch: watch, _renewing: renewing, successor, signals: SignalsEnd { closing, ended } })
+    }
+
+    /// Passes the files of certificates to the front, if they are those of its configuration. Otherwise they come back.
+    #[cfg_attr(not(feature = "proxy"), expect(clippy::unused_self, reason = "as with the feature"))]
+    fn pass_files(
+        &self,
+        files: Option<ServerFiles>,
+        watch: Option<Watch>,
+        reloader: Reloader,
+    ) -> (Option<ServerFiles>, Option<Watch>) {
+        #[cfg(feature = "proxy")]
+        if let Some(front) = &self.front {
+            return front.take_files(files, watch, reloader);
+        }
+        drop(reloader);
+        (files, watch)
     }
 
     /// The command that has these options.
@@ -514,6 +538,10 @@ impl Arguments {
         #[cfg(feature = "proxy")]
         if let Some(front) = &self.front {
             let mut tables = FrontTables::new(front.clone());
+            return Box::new(move |seconds| tables.next(seconds));
+        }
+        if let Some(hub) = self.hub_metrics.hub() {
+            let mut tables = HubTables::new(hub.clone());
             return Box::new(move |seconds| tables.next(seconds));
         }
         Box::new(|_| Vec::new())

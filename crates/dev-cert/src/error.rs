@@ -1,12 +1,17 @@
 use core::fmt;
 
 /// An authority or a certificate could not be made: a name does not fit into a certificate, or the library failed.
-#[derive(Debug)]
 pub struct Error(rcgen::Error);
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -13,6 +13,8 @@ mod compare;
 mod driver_kind;
 pub mod feed_worker;
 mod histogram;
+#[cfg(feature = "http2")]
+mod http2;
 pub mod limit;
 pub mod load;
 mod machine;
@@ -34,6 +36,8 @@ pub use case::{Case, Protocol};
 pub use compare::{Comparison, compare};
 pub use driver_kind::DriverKind;
 pub use histogram::Latencies;
+#[cfg(feature = "http2")]
+pub use http2::over_http2;
 pub use machine::Machine;
 pub use measured::Measured;
 pub(crate) use measured::Meter;

@@ -45,6 +45,8 @@ named! {
         Opened = "opened",
         /// Errors of a load that goes on in spite of them; the case's setup names their kind.
         Errors = "errors",
+        /// Processes of a server after a load that changed it.
+        Processes = "processes",
         /// Connections refused per second.
         Refused = "refused",
         /// CPU time of the server's process per connection of [`Handshakes`](Self::Handshakes).
@@ -136,7 +138,7 @@ impl Metric {
             Self::Throughput => "msg/s",
             Self::Transfer | Self::TransferPerCpu => "MB/s",
             Self::Handshakes | Self::Opened | Self::Refused => "1/s",
-            Self::Errors => "1",
+            Self::Errors | Self::Processes => "1",
             Self::Rss | Self::RssPerConnection | Self::LoadRssPerConnection | Self::KernelPerConnection => "B",
             ratio if ratio.name().starts_with("ratio_") => "x",
             _ => "us",

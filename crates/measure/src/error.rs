@@ -2,7 +2,6 @@ use std::fmt;
 use std::io;
 
 /// Reasons for a failed measurement, sorted by the user's remedy.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A reply was wrong, and how.
@@ -49,6 +48,12 @@ impl fmt::Display for Error {
             Self::WrongReply(text) => write!(f, "wrong reply: {text}"),
             Self::Failed(text) | Self::Network(text) | Self::Usage(text) => f.write_str(text),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

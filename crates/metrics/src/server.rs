@@ -58,6 +58,16 @@ fn connections(counters: &Counters, families: &mut Families<'_>) -> Result<(), E
     let states = [("handshake", handshaking), ("http", http), ("open", open), ("closing", closing)];
     families.gauges("connections", "Present connections by state", None, "state", states)?;
     families.counter("connections_accepted", "Connections accepted", counters.accepted)?;
+    let help = "Connections with HTTP/2; each of their streams counts as a connection accepted, too";
+    families.counter("http2_connections", help, counters.carriers)?;
+    let reasons = [
+        ("streams", counters.streams_refused),
+        ("stream_window", counters.stream_windows_exceeded),
+        ("fields", counters.stream_heads_too_big),
+        ("rule", counters.streams_faulty),
+    ];
+    let help = "Streams of HTTP/2 that were refused or reset, by the limit that the client met; rule: it broke one";
+    families.counters("http2_streams_refused", help, "reason", reasons)?;
     families.counter("websockets_opened", "WebSockets opened", counters.opened)
 }
 
@@ -125,6 +135,7 @@ fn ends(counters: &Counters, outcomes: &Outcomes, families: &mut Families<'_>) -
         ("limits.pause_receive_above", counters.receive_pauses),
         ("limits.memory: refused", counters.connections_refused),
         ("limits.memory: closed", counters.memory_closed),
+        ("http2", counters.carriers_failed),
         ("slow_consumer", counters.slow_consumers),
         ("deadlines.handshake", counters.missed_handshake),
         ("deadlines.idle", counters.missed_idle),

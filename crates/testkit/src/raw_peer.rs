@@ -67,7 +67,21 @@ impl RawPeer {
     /// If the handshake fails.
     pub fn connect(stream: &mut (impl Read + Write), roots: &str, suite: Option<u16>) -> Self {
         let secrets = Arc::new(Secrets::default());
-        let config = client_config(roots, suite.map(CipherSuite::from), &secrets);
+        Self::connect_with(stream, client_config(roots, suite.map(CipherSuite::from), &secrets), &secrets)
+    }
+
+    /// Connects like [`connect`](Self::connect) with all suites, and asks for one of these protocols by ALPN.
+    ///
+    /// # Panics
+    /// If the handshake fails.
+    pub fn connect_by(stream: &mut (impl Read + Write), roots: &str, protocols: &[&[u8]]) -> Self {
+        let secrets = Arc::new(Secrets::default());
+        let mut config = client_config(roots, None, &secrets);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Self::connect_with(stream, config, &secrets)
+    }
+
+    fn connect_with(stream: &mut (impl Read + Write), config: ClientConfig, secrets: &Arc<Secrets>) -> Self {
         let name = ServerName::try_from("localhost").unwrap();
         let mut own = Connection::Client(rustls::ClientConnection::new(Arc::new(config), name).unwrap());
         while own.is_handshaking() || own.wants_write() {
@@ -83,7 +97,7 @@ impl RawPeer {
                 }
             }
         }
-        Self::take_over(own, &secrets)
+        Self::take_over(own, secrets)
     }
 
     /// Accepts the connecting session `client`, which must trust `certificate`.

@@ -24,10 +24,24 @@ pub fn build_once(
     let lock = File::create(dir.join("lock")).map_err(fail)?;
     lock.lock().map_err(fail)?;
     if !stamp.exists() {
+        // A build that was stopped may have left a file half written, which looks newer than what it is made of.
+        empty(&dir).map_err(fail)?;
         build(&dir)?;
         File::create(&stamp).map_err(fail)?;
     }
     Ok(dir)
+}
+
+/// Removes what a folder holds, but for its lock.
+fn empty(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.ends_with("lock") {
+            continue;
+        }
+        if path.is_dir() { std::fs::remove_dir_all(path)? } else { std::fs::remove_file(path)? }
+    }
+    Ok(())
 }
 
 /// A hash of the contents of these files.
@@ -52,7 +66,7 @@ fn cache_folder() -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::hash;
+    use super::{empty, hash};
 
     #[test]
     fn the_hash_depends_on_all_files_of_the_recipe() {
@@ -61,5 +75,18 @@ mod tests {
         assert!(hashes[0] != hashes[1] && hashes[2] != hashes[0] && hashes[2] != hashes[1]);
         assert_eq!(hash(&["src/lib.rs"]), Ok(hashes[0]));
         assert!(hash(&["src/none.rs"]).unwrap_err().starts_with("src/none.rs: "));
+    }
+
+    #[test]
+    fn what_a_stopped_build_has_left_is_removed() {
+        let dir = std::env::temp_dir().join(format!("tautline-cache-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("parts/deep")).unwrap();
+        for file in ["lock", "libcrypto.a", "parts/one.o", "parts/deep/two.o"] {
+            std::fs::write(dir.join(file), "half").unwrap();
+        }
+        empty(&dir).unwrap();
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["lock"]);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

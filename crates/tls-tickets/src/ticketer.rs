@@ -126,16 +126,17 @@ impl<K> fmt::Debug for Ticketer<K> {
     }
 }
 
-/// The tickets of a server with this configuration: off if it requests client certificates.
+/// The tickets of a server with this configuration: off if it requests certificates of all clients.
 ///
-/// A resumed session does not present the client's certificate again, so a revoked certificate would live on in
-/// tickets. A ticket that was issued before the server requested certificates is not accepted either.
+/// Sessions of clients from which a certificate is requested get no tickets, whatever others of the server get. A resumed session
+/// does not present the client's certificate again, so a revoked certificate would live on in tickets. A ticket that was issued
+/// before the server requested certificates is not accepted either.
 #[must_use]
 pub fn wanted(config: &ServerConfig) -> Tickets {
-    match config.client_auth {
-        ClientAuth::None => config.tickets.clone(),
-        _ => Tickets::Off,
-    }
+    let is_open = |auth: &ClientAuth| *auth == ClientAuth::None;
+    let mut demands = config.certificates.iter().map(|certificate| config.client_auth_of(certificate));
+    let is_any_open = if config.certificates.is_empty() { is_open(&config.client_auth) } else { demands.any(is_open) };
+    if is_any_open { config.tickets.clone() } else { Tickets::Off }
 }
 
 /// Renews the keys and polls the source until `stop` is closed; the body of the background thread.

@@ -414,6 +414,10 @@ impl<W: Wire> tautline_io::Driver for Driver<W> {
         self.conn(token).map(|conn| Address::Tcp(conn.pair.remote))
     }
 
+    fn local(&self, token: Token) -> Option<Address> {
+        self.conn(token).map(|conn| Address::Tcp(conn.pair.local))
+    }
+
     fn waker(&self) -> Waker {
         self.wake.waker()
     }

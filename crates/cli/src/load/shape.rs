@@ -13,7 +13,7 @@ use tautline_probe::duration;
 #[command(next_help_heading = "Course and messages")]
 pub(super) struct ShapeArguments {
     /// Open the connections evenly over this time, as 30s.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["handshakes", "broadcast", "idle"])]
     ramp: Option<Duration>,
     /// Part of an open loop: go evenly to this rate over this time. May be repeated, as `--stage 1000:30s --stage 1000:2m --stage 0:10s`.
     #[arg(long, value_name = "RATE:TIME", value_parser = stage, conflicts_with_all = ["rate", "pipeline", "duration", "handshakes", "broadcast", "idle"])]
@@ -37,8 +37,8 @@ pub(super) struct ShapeArguments {
     /// Send this text, which may have placeholders, on each connection first, and then only receive. May be repeated.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["rate", "stage", "think", "payload", "payload_file", "any_reply", "pipeline", "size", "handshakes", "broadcast", "idle"])]
     subscribe: Vec<String>,
-    /// Percentiles of the latency in the report.
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,99,99.9", value_parser = percentile)]
+    /// Percentiles of the latency in the report for people; JSON always has the same ones.
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,99,99.9", value_parser = percentile, conflicts_with_all = ["idle", "subscribe", "json"])]
     pub(super) percentiles: Vec<f64>,
     /// Threshold that makes the exit code 1 if it is missed: p99=50ms, max=1s, rate=1000, errors=10 or errors=0.1%. May be
     /// repeated. Without one about errors, none is permitted.
@@ -79,11 +79,17 @@ impl ShapeArguments {
         if self.values.is_some() && values.is_empty() {
             return Err(Failure::usage("--values: the file has no line"));
         }
-        let template = |lines: &[String]| Template::new(lines.iter().map(String::as_str), values.clone());
         let texts = match &self.payload_file {
             Some(file) => Some(lines(file)?),
             None => Some(self.payload.clone()).filter(|payload| !payload.is_empty()),
         };
+        let all = texts.iter().flatten().chain(&self.subscribe);
+        if self.values.is_some() && !all.into_iter().any(|text| text.contains("{{value}}")) {
+            return Err(Failure::usage(
+                "--values needs a --payload, --payload-file or --subscribe with {{value}} in it",
+            ));
+        }
+        let template = |lines: &[String]| Template::new(lines.iter().map(String::as_str), values.clone());
         let option = if self.payload_file.is_some() { "--payload-file" } else { "--payload" };
         let messages = texts.map(|texts| template(&texts)).transpose().map_err(wrong(option))?;
         let subscriptions = self.subscribe.iter().map(|text| template(std::slice::from_ref(text)));

@@ -67,6 +67,14 @@ impl Threshold {
         matches!(self.bound, Bound::Errors(_) | Bound::ErrorShare(_))
     }
 
+    pub(super) const fn is_about_latency(&self) -> bool {
+        matches!(self.bound, Bound::Latency(..))
+    }
+
+    pub(super) const fn is_about_rate(&self) -> bool {
+        matches!(self.bound, Bound::Rate(_))
+    }
+
     /// The figure that was measured, if it misses the threshold.
     pub(super) fn missed(&self, figures: &Figures<'_>) -> Option<String> {
         let Figures { count, rate, errors, quantile_us } = figures;

@@ -138,6 +138,9 @@ fn text(time: jiff::Timestamp, access: &Access<'_>) -> String {
     if let Some(version) = access.tls_version {
         line += &format!(" tls={version}");
     }
+    if access.http2 {
+        line += " http=2";
+    }
     if let Some(direct) = access.direct {
         line += &format!(" direct={direct}");
     }
@@ -173,6 +176,7 @@ fn object(time: jiff::Timestamp, access: &Access<'_>) -> String {
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,
         "tls": access.tls_version.map(|version| version.to_string()),
+        "http2": access.http2,
         "user_agent": access.user_agent,
     });
     let Some(fields) = entry.as_object_mut() else { return String::new() };

@@ -181,8 +181,16 @@ impl BrokerArguments {
                 }
                 servers
             }
-            (None, None) if self.broker_ca.is_some() => return Err(Failure::usage("--broker-ca needs --broker")),
-            (None, None) => return Ok(None),
+            (None, None) => {
+                let given = [
+                    ("--broker-ca", self.broker_ca.is_some()),
+                    ("--broker-size", self.broker_size.is_some()),
+                    ("--broker-entries", self.broker_entries.is_some()),
+                    ("--broker-replicas", self.broker_replicas.is_some()),
+                ];
+                let useless = given.into_iter().find(|(_, is_given)| *is_given);
+                return useless.map_or(Ok(None), |(option, _)| Err(Failure::usage(format!("{option} needs --broker"))));
+            }
         };
         let is_redis = ["redis://", "rediss://"].iter().any(|scheme| servers.starts_with(scheme));
         let kind = if is_redis { Kind::Redis } else { Kind::Nats };

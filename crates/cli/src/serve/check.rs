@@ -73,6 +73,7 @@ impl Arguments {
             self.config().map(drop),
             self.common.tls.acme.check_addresses(&addresses),
             self.check_unix_mode(),
+            self.common.loops.http2.check(self.common.tls.plain),
             self.common.loops.driver.config().map(drop),
             self.check_as_user(|| self.check_folder()),
             self.broker.check(),

@@ -1,6 +1,7 @@
 //! The options that `taut serve` and `taut proxy` share, and those about messages, which only `taut serve` has.
 
 use super::admin::AdminArguments;
+use super::http2::Http2Arguments;
 use super::listen::{Listen, listen, unix_mode};
 use super::offload::OffloadArguments;
 use super::pages;
@@ -56,10 +57,8 @@ pub(super) struct LoopArguments {
     /// Loops, each with a thread and connections of its own; 0 takes one per CPU.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) shards: usize,
-    /// Serve HTTP/2 too, with WebSockets on its streams (RFC 8441). An upgrade of the program drains its connections.
-    #[cfg(feature = "http2")]
-    #[arg(long)]
-    pub(super) http2: bool,
+    #[command(flatten)]
+    pub(super) http2: Http2Arguments,
     /// Pin each loop to a CPU of its own.
     #[arg(long)]
     pub(super) pin: bool,

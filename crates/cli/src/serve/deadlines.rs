@@ -24,6 +24,10 @@ pub(super) struct DeadlineArguments {
     /// Time from the first plain HTTP answer on a connection to its end. Default: by --preset.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     http_time: Option<Duration>,
+    /// Time for the answer to a request that waits, as for the application that the rules of a hub ask. The client then
+    /// gets status 408. Default: by --preset.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    answer_time: Option<Duration>,
     /// Time after which a client is disconnected if bytes wait and it takes none. Default: by --preset.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     send_time: Option<Duration>,
@@ -61,6 +65,7 @@ impl DeadlineArguments {
         let times = [
             (self.handshake_time, &mut deadlines.handshake),
             (self.http_time, &mut deadlines.http),
+            (self.answer_time, &mut deadlines.answer),
             (self.send_time, &mut deadlines.send),
             (self.close_time, &mut deadlines.close),
         ];
@@ -107,11 +112,12 @@ mod tests {
         assert_eq!(format!("{:?}", config(&[]).unwrap().deadlines), format!("{preset:?}"));
         let line = ["--ping", "5s", "--idle", "1m", "--silence", "2m", "--handshake-time", "3s", "--http-time", "4s"];
         let deadlines =
-            config(&[&line[..], &["--send-time", "500ms", "--close-time", "1s"]].concat()).unwrap().deadlines;
+            config(&[&line[..], &["--answer-time", "30s", "--send-time", "500ms", "--close-time", "1s"]].concat());
+        let deadlines = deadlines.unwrap().deadlines;
         assert_eq!((deadlines.ping, deadlines.idle), (Some(seconds(5)), Some(seconds(60))));
         assert_eq!((deadlines.silence, deadlines.handshake), (Some(seconds(120)), seconds(3)));
         assert_eq!((deadlines.http, deadlines.close), (seconds(4), seconds(1)));
-        assert_eq!((deadlines.send, deadlines.answer), (Duration::from_millis(500), preset.answer));
+        assert_eq!((deadlines.send, deadlines.answer), (Duration::from_millis(500), seconds(30)));
     }
 
     #[test]

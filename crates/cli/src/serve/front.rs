@@ -1,20 +1,26 @@
 //! The front of other servers: its plan, which a reload replaces, and its loops.
 
+use super::front_tls::FrontTls;
 use super::gate::Gate;
 use super::reach::Reach;
+use super::tls::TlsArguments;
 use crate::failure::Failure;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline::layers::tls::mixed::Kind;
-use tautline::{Config, EngineChoice, Fused, Plain, PreparedServer, Server, Then, TlsEngine};
+use tautline::{
+    Config, EngineChoice, Fused, Plain, PreparedServer, Reloader, Server, ServerFiles, Then, TlsEngine, Watch,
+};
 use tautline_proxy::edge::Edge;
 use tautline_proxy::health::Checks;
 use tautline_proxy::plan::Place;
 use tautline_proxy::resolving::Resolving;
+use tautline_proxy::sources::Sources;
 use tautline_proxy::tally::Figures;
 use tautline_proxy::{Live, Plan, config};
 
@@ -85,15 +91,38 @@ pub(crate) struct Front(Arc<Inner>);
 struct Inner {
     source: Source,
     live: Live,
-    /// Those of the plan of the moment. The lock also keeps two reloads apart.
+    tls: FrontTls,
+    /// Those of the plan of the moment.
     checks: Mutex<Option<(Checks, Resolving)>>,
+    /// The files of the plan of the moment, as they were before they were read last. The lock also keeps two reloads apart.
+    seen: Mutex<Stamps>,
     /// The others that a hardened process may connect to, whatever a reload says.
     confined: OnceLock<Reach>,
 }
 
 impl Front {
-    pub(super) fn new(source: Source, plan: Plan) -> Self {
-        Self(Arc::new(Inner { source, live: Live::new(plan), checks: Mutex::new(None), confined: OnceLock::new() }))
+    /// A front with this plan. `own` are the options of TLS, without the additions of the plan.
+    pub(super) fn new(source: Source, plan: Plan, own: TlsArguments) -> Self {
+        let seen = Mutex::new(stamps(&source, &plan));
+        let (live, tls) = (Live::new(plan), FrontTls::new(own));
+        Self(Arc::new(Inner { source, live, tls, checks: Mutex::new(None), seen, confined: OnceLock::new() }))
+    }
+
+    /// Takes the files of certificates over, if they are those of the configuration. Otherwise it gives them back.
+    pub(super) fn take_files(
+        &self,
+        files: Option<ServerFiles>,
+        watch: Option<Watch>,
+        reloader: Reloader,
+    ) -> (Option<ServerFiles>, Option<Watch>) {
+        let certificates = self.0.live.plan().certificates.clone();
+        match files {
+            Some(files) if !certificates.is_empty() => {
+                self.0.tls.begin(certificates, files, watch, reloader);
+                (None, None)
+            }
+            files => (files, watch),
+        }
     }
 
     /// Starts the loops.
@@ -112,17 +141,37 @@ impl Front {
         confined.into_iter().for_each(|reach| _ = self.0.confined.set(reach));
         let front = self.clone();
         gate.spawn("checks", move || front.check(&front.0.live.plan()))?;
-        if let Source::File(path) = &self.0.source {
-            let (front, path) = (self.clone(), path.clone());
-            gate.spawn("configuration", move || front.watch(&path))?;
+        if matches!(self.0.source, Source::File(_)) {
+            let front = self.clone();
+            gate.spawn("configuration", move || front.watch())?;
         }
         Ok(())
     }
 
-    /// Reads the configuration again. If it has a fault, nothing changes.
+    /// Reads the configuration again, and the certificates. If one has a fault, nothing changes.
     pub(super) fn reload(&self) {
+        let mut seen = self.seen();
+        if !self.reload_plan(&mut seen, true) {
+            // Their contents are read again as ever: a certificate may be about to expire.
+            self.0.tls.reload_contents();
+        }
+    }
+
+    /// Reads the configuration again. Certificates whose paths and rules stay have a watch of their own, and are read only if
+    /// `all` says so. Returns false if a fault was found before the certificates in use were read.
+    fn reload_plan(&self, seen: &mut Stamps, all: bool) -> bool {
         let before = self.0.live.plan();
-        let plan = self.0.source.plan(Some(&before)).and_then(|plan| self.permit(plan));
+        *seen = stamps(&self.0.source, &before);
+        let mut has_read = false;
+        let plan = self.0.source.plan(Some(&before)).and_then(|plan| self.permit(plan, &before)).and_then(|plan| {
+            let are_others = plan.certificates != before.certificates;
+            // Until the plan follows, requests of new connections are judged by the old one: they get 421 at worst.
+            if all || are_others {
+                has_read = !are_others;
+                self.0.tls.reload(&plan)?;
+            }
+            Ok(plan)
+        });
         match plan {
             Err(faults) => {
                 let mut faults = faults.to_string().replace('\n', "; "); // the log escapes ends of lines
@@ -130,35 +179,52 @@ impl Front {
                     faults += "; --harden closes files and folders that are new in it: `taut upgrade` opens them";
                 }
                 log::error!("the configuration is not reloaded, and nothing changes: {faults}");
+                has_read
             }
             Ok(plan) => {
-                let stays = [
-                    (plan.listen != before.listen, "listen"),
-                    (plan.plain != before.plain, "plain"),
-                    (plan.certificates != before.certificates, "certificates"),
-                    (plan.acme != before.acme, "[acme]"),
-                    (plan.listener != before.listener, "[client], or connections or handshakes of [limits],"),
-                    (plan.client_ca != before.client_ca, "client-ca"),
-                    (plan.client_certificate != before.client_certificate, "client-certificate"),
-                ];
-                for (_, key) in stays.into_iter().filter(|(changed, _)| *changed) {
-                    log::warn!(
-                        "{key} has changed in the configuration: `taut upgrade` makes the change, a reload does not"
-                    );
-                }
+                self.report_unchanged(&plan, &before);
                 let plan = self.0.live.replace(plan);
                 self.check(&plan);
+                // Certificates may have come and gone with it.
+                let read = std::mem::replace(seen, stamps(&self.0.source, &plan));
+                seen.iter_mut().for_each(|(path, stamp)| *stamp = read.get(path).copied().unwrap_or(*stamp));
                 log::info!(
                     "the configuration is reloaded: {} routes, {} backends",
                     plan.routes.len(),
                     plan.backends.len()
                 );
+                true
             }
         }
     }
 
-    /// Refuses a plan that a hardened process cannot follow.
-    fn permit(&self, plan: Plan) -> Result<Plan, Failure> {
+    /// Warns of keys that a reload does not change.
+    fn report_unchanged(&self, plan: &Plan, before: &Plan) {
+        let is_live = self.0.tls.is_live() && !plan.certificates.is_empty();
+        let stays = [
+            (plan.listen != before.listen, "listen"),
+            (plan.plain != before.plain, "plain"),
+            (plan.http2 != before.http2, "http2"),
+            (!is_live && plan.certificates != before.certificates, "certificates"),
+            (plan.acme != before.acme, "[acme]"),
+            (plan.listener != before.listener, "[client], or connections or handshakes of [limits],"),
+            (!is_live && plan.client_ca != before.client_ca, "client-ca"),
+            (!is_live && plan.client_certificate != before.client_certificate, "client-certificate"),
+        ];
+        for (_, key) in stays.into_iter().filter(|(changed, _)| *changed) {
+            log::warn!("{key} has changed in the configuration: `taut upgrade` makes the change, a reload does not");
+        }
+    }
+
+    /// Refuses a plan that this process cannot follow.
+    fn permit(&self, plan: Plan, before: &Plan) -> Result<Plan, Failure> {
+        let is_moved = plan.certificates.is_empty() != before.certificates.is_empty();
+        let asks = |plan: &Plan| plan.certificates.iter().any(|one| one.clients.is_some());
+        if is_moved && (asks(&plan) || asks(before)) {
+            return Err(Failure::usage(
+                "`certificates` with client-ca have come or gone, which a reload cannot do: `taut upgrade` makes the change",
+            ));
+        }
         let Some(own) = self.0.confined.get() else { return Ok(plan) };
         let wanted = reach_of(&plan);
         let lacks = [
@@ -175,6 +241,8 @@ impl Front {
 
     fn check(&self, plan: &Plan) {
         let mut checks = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of the plan before decide nothing any more.
+        *checks = None;
         match Checks::start(plan).and_then(|started| Ok((started, Resolving::start(plan)?))) {
             Ok(started) => *checks = Some(started),
             Err(error) => log::error!("the servers are not checked or looked up: cannot start a thread: {error}"),
@@ -182,26 +250,26 @@ impl Front {
     }
 
     /// Reloads the file after each change, and after one of a certificate, whose names count.
-    fn watch(&self, path: &Path) {
-        let stamps = || -> Vec<Stamp> {
-            let plan = self.0.live.plan();
-            let certificates = plan.certificates.iter().map(|paths| paths.cert.as_path());
-            std::iter::once(path).chain(certificates).map(Stamp::of).collect()
-        };
-        let mut seen = stamps();
+    fn watch(&self) {
+        let stamps = || stamps(&self.0.source, &self.0.live.plan());
         loop {
             thread::sleep(WATCH_INTERVAL);
             let now = stamps();
-            if now == seen {
+            if now == *self.seen() {
                 continue;
             }
             // Half a file is not read.
             thread::sleep(WATCH_INTERVAL);
-            if stamps() == now {
-                seen = now;
-                self.reload();
+            let mut seen = self.seen();
+            // A signal may have had them read meanwhile.
+            if stamps() == now && now != *seen {
+                self.reload_plan(&mut seen, false);
             }
         }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Stamps> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The files that a reload reads, and authorities of the system, by which the loops judge servers with TLS.
@@ -225,6 +293,7 @@ impl Front {
         set(&mut deadlines.send, listener.send_time);
         limits.max_connections = most_connections.or(listener.connections).unwrap_or(limits.max_connections);
         limits.max_handshakes = listener.handshakes.unwrap_or(limits.max_handshakes);
+        config.gate = Some(Arc::new(Sources::new(self.0.live.clone())));
     }
 
     /// The folders whose files it serves.
@@ -244,6 +313,16 @@ fn reach_of(plan: &Plan) -> Reach {
     let mut places = plan.backends.iter().flat_map(|backend| &backend.endpoints).map(|endpoint| &endpoint.place);
     let unix = places.clone().any(|place| matches!(place, Place::Unix(_)));
     Reach { internet: places.any(|place| matches!(place, Place::Tcp { .. })), unix }
+}
+
+/// Properties of files by their paths.
+type Stamps = BTreeMap<PathBuf, Stamp>;
+
+/// Properties of the configuration's file, and of the certificates in its plan, whose names count.
+fn stamps(source: &Source, plan: &Plan) -> Stamps {
+    let Source::File(path) = source else { return Stamps::new() };
+    let certificates = plan.certificates.iter().map(|paths| &paths.cert);
+    std::iter::once(path).chain(certificates).map(|path| (path.clone(), Stamp::of(path))).collect()
 }
 
 /// Properties of a file by which a change is noticed.

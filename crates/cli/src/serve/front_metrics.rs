@@ -6,7 +6,6 @@ use tautline::layers::metrics::Collector;
 use tautline::layers::metrics::prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use tautline::layers::metrics::prometheus_client::metrics::MetricType;
 use tautline::layers::metrics::prometheus_client::registry::Unit;
-use tautline_proxy::rates::Source;
 use tautline_proxy::tally::{CLASSES, ENDS, Figures, RULES, RouteFigures, ServerFigures, Spread};
 
 /// Writes the figures of a front for each scrape.
@@ -144,9 +143,8 @@ fn limits(figures: &Figures, writer: &mut Writer<'_>) -> Result<(), Error> {
         ends.map(|(is, value)| (vec![("backend", one.name.as_str()), ("wait", is)], value))
     });
     writer.family(counter, "backend_waits", help, waits)?;
-    let help = "Requests beyond a rate of [limits]";
-    let name = |source| if source == Source::Host { "requests" } else { "requests-of-network" };
-    let refused = figures.limits.iter().map(|limit| (vec![("limit", name(limit.source))], limit.refused));
+    let help = "Requests and connections beyond a limit of their source in [limits]";
+    let refused = figures.limits.iter().map(|limit| (vec![("limit", limit.key)], limit.refused));
     writer.family(counter, "limited", help, refused)
 }
 

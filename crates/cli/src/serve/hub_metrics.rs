@@ -1,4 +1,4 @@
-//! Metrics of a hub: questions to its application, and bounds that clients have met.
+//! Metrics of a hub: its namespaces, questions to its application, and bounds that clients have met.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,10 @@ use tautline::layers::metrics::prometheus_client::collector::Collector;
 use tautline::layers::metrics::prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use tautline::layers::metrics::prometheus_client::metrics::MetricType;
 use tautline::layers::metrics::prometheus_client::registry::{Registry, Unit};
-use tautline_hub::Hub;
+use tautline_hub::{Hub, NamespaceFigures};
+
+/// Name and help of a metric of namespaces, and its value.
+type Series<T> = (&'static str, &'static str, fn(&NamespaceFigures) -> T);
 
 /// The hub of a server. Clones are the same one.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,42 @@ impl HubMetrics {
         if self.0.get().is_some() {
             metrics.register_collector(Box::new(self.clone()));
         }
+    }
+}
+
+impl HubMetrics {
+    /// The hub of a server with `--app hub`.
+    pub(super) fn hub(&self) -> Option<&Hub> {
+        self.0.get()
+    }
+
+    /// The figures of each namespace: as many series as the file of rules has namespaces, up to a bound.
+    fn encode_namespaces(&self, hub: &Hub, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let namespaces = hub.namespaces();
+        let gauges: [Series<usize>; 2] = [
+            ("taut_hub_topics", "Topics with subscribers, counted for each loop", |of| of.topics),
+            ("taut_hub_subscribers", "Subscriptions of topics", |of| of.subscribers),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for of in &namespaces {
+                family.encode_family(&[("namespace", &*of.name)])?.encode_gauge(&(value(of) as u64))?;
+            }
+        }
+        let counters: [Series<u64>; 4] = [
+            ("taut_hub_publications", "Messages of clients and applications that were taken", |of| of.publications),
+            ("taut_hub_deliveries", "Deliveries of messages to subscribers", |of| of.deliveries),
+            ("taut_hub_drops", "Deliveries that were dropped, since a subscriber reads slowly", |of| of.drops),
+            ("taut_hub_history", "Messages that were kept, and sent to subscribers who came back", |of| of.history),
+        ];
+        for (name, help, value) in counters {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for of in &namespaces {
+                let label = [("namespace", &*of.name)];
+                family.encode_family(&label)?.encode_counter::<NoLabelSet, u64, u64>(&value(of), None)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -53,6 +92,7 @@ impl Collector for HubMetrics {
         let mut times =
             encoder.encode_descriptor("taut_hub_hook", help, Some(&Unit::Seconds), MetricType::Histogram)?;
         times.encode_histogram::<NoLabelSet>(counts.time.as_secs_f64(), number, &ranges, None)?;
+        self.encode_namespaces(hub, &mut encoder)?;
         let help = "Requests and messages that a bound of the rules refused, by its name in the file";
         let mut met = encoder.encode_descriptor("taut_hub_bound_met", help, None, MetricType::Counter)?;
         for (name, value) in hub.bounds_met() {

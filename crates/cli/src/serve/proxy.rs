@@ -3,13 +3,12 @@
 use super::Arguments;
 use super::common::CommonArguments;
 use super::front::{Front, Source};
+use super::front_tls::take_tls;
 use super::listen::{Listen, listen};
-use super::tls::TlsArguments;
 use crate::failure::Failure;
 use clap::{Args as _, FromArgMatches as _};
 use std::path::{Path, PathBuf};
 use tautline_proxy::Plan;
-use tautline_proxy::plan::Certified;
 
 /// Pass HTTP and WebSockets on to the servers behind it.
 ///
@@ -55,8 +54,9 @@ impl ProxyArguments {
         if server.common.listen.is_empty() {
             server.common.listen = listening(&plan)?;
         }
-        take_tls(&mut server.common.tls, &plan)?;
-        server.front = Some(Front::new(source, plan));
+        let own = server.common.tls.clone();
+        take_clients(&mut server.common, &plan)?;
+        server.front = Some(Front::new(source, plan, own));
         Ok(server)
     }
 }
@@ -68,18 +68,12 @@ fn bare() -> Result<Arguments, Failure> {
     server.map_err(|error| Failure::failed(format!("the options have no defaults: {error}")))
 }
 
-/// Adds the certificates and the authorities of a plan.
-fn take_tls(tls: &mut TlsArguments, plan: &Plan) -> Result<(), Failure> {
-    let pairs = plan.certificates.iter().map(|one| (one.cert.clone(), one.key.clone()));
-    tls.take_certificates(pairs.collect(), plan.plain)?;
-    if let Some(ordered) = &plan.acme {
-        if tls.plain || tls.has_certificates() {
-            return Err(Failure::usage("[acme] is in the configuration: leave out --plain, --cert and --key"));
-        }
-        tls.acme.take(ordered)?;
+/// Adds the TLS and the protocols of a plan.
+fn take_clients(common: &mut CommonArguments, plan: &Plan) -> Result<(), Failure> {
+    if plan.http2 {
+        common.loops.http2.turn_on();
     }
-    let is_optional = plan.client_certificate == Certified::Optional;
-    plan.client_ca.iter().try_for_each(|path| tls.take_client_ca(path.clone(), is_optional))
+    take_tls(&mut common.tls, plan)
 }
 
 /// The addresses of a plan.
@@ -100,7 +94,8 @@ pub(super) fn server_of(path: &Path, options: &Arguments) -> Result<Arguments, F
     let source = Source::File(path.to_owned());
     let plan = source.plan(None)?;
     server.common.listen = listening(&plan)?;
-    take_tls(&mut server.common.tls, &plan)?;
-    server.front = Some(Front::new(source, plan));
+    let own = server.common.tls.clone();
+    take_clients(&mut server.common, &plan)?;
+    server.front = Some(Front::new(source, plan, own));
     Ok(server)
 }

@@ -1,5 +1,6 @@
 //! SIGUSR2: has the program at the same path started again, with the same arguments, and hands the connections over to it.
 
+use super::hub_metrics::HubMetrics;
 use super::starter::New;
 use super::stop::Stop;
 use crate::keeper::Worker;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tautline::{HandOver, HandOverError, ServerHandle};
+use tautline_hub::Hub;
 
 /// The parts of a server that an upgrade needs.
 pub(super) struct Parts {
@@ -24,6 +26,8 @@ pub(super) struct Parts {
     /// The path of this program.
     pub(super) program: io::Result<PathBuf>,
     pub(super) teller: Teller,
+    /// The hub, whose totals go along.
+    pub(super) hub: HubMetrics,
     /// The reason why there can be no successor.
     pub(super) refused: Option<&'static str>,
 }
@@ -135,13 +139,14 @@ impl Successor {
 
     /// Upgrades, or returns why this process goes on.
     fn upgrade(&self) -> Result<(), String> {
-        let Parts { stop, supervisor, teller, .. } = &*self.parts;
+        let Parts { stop, supervisor, teller, hub, .. } = &*self.parts;
         let (number, stream) = self.begin().map_err(|why| {
             stop.handle.count_failed_upgrade();
             format!("no upgrade: {why}")
         })?;
         let mut settings = HandOver::default();
         settings.deadline = stop.deadline;
+        settings.totals = hub.hub().map(Hub::totals).unwrap_or_default();
         settings.also.extend(self.parts.beside.clone());
         let handed = stop.handle.hand_over(stream, &settings).map_err(|error| self.give_up(&error))?;
         self.newest().has_moved = true;

@@ -34,6 +34,9 @@ pub(super) struct TlsArguments {
     /// Private key of the --cert at the same place, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Vec<PathBuf>,
+    /// Certificates of a configuration, in place of --cert and --key.
+    #[arg(skip)]
+    configured: Vec<CertificateFiles>,
     /// OCSP response to staple for the --cert at the same place, DER; `-` for none.
     #[arg(long, value_name = "FILE", requires = "cert")]
     ocsp: Vec<PathBuf>,
@@ -81,35 +84,38 @@ impl TlsArguments {
 
     /// Takes the certificates of a configuration, where the options have none.
     #[cfg(feature = "proxy")]
-    pub(super) fn take_certificates(&mut self, pairs: Vec<(PathBuf, PathBuf)>, plain: bool) -> Result<(), Failure> {
+    pub(super) fn take_certificates(&mut self, files: Vec<CertificateFiles>, plain: bool) -> Result<(), Failure> {
         let has_options = !self.cert.is_empty() || self.acme.is_on();
-        if has_options && (plain || !pairs.is_empty()) || self.plain && !pairs.is_empty() {
+        if has_options && (plain || !files.is_empty()) || self.plain && !files.is_empty() {
             return Err(Failure::usage(
                 "certificates are in the configuration and among the options: keep them in one place",
             ));
         }
         self.plain |= plain;
-        let (certs, keys): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        self.cert.extend(certs);
-        self.key.extend(keys);
+        self.configured = files;
         Ok(())
     }
 
-    /// Whether there are certificates among the options.
+    /// Whether there are certificates among the options or in the configuration.
     #[cfg(feature = "proxy")]
     pub(super) const fn has_certificates(&self) -> bool {
-        !self.cert.is_empty()
+        !self.cert.is_empty() || !self.configured.is_empty()
     }
 
-    /// Takes the authorities of client certificates of a configuration, where the options have none.
+    /// Checks that the options have no authorities of client certificates beside those of a configuration.
     #[cfg(feature = "proxy")]
-    pub(super) fn take_client_ca(&mut self, path: PathBuf, is_optional: bool) -> Result<(), Failure> {
+    pub(super) fn forbid_client_ca(&self) -> Result<(), Failure> {
         if self.client_ca.is_some() || self.plain {
             return Err(Failure::usage("client-ca is in the configuration: leave out --client-ca and --plain"));
         }
+        Ok(())
+    }
+
+    /// Takes the authorities of the clients of all hosts.
+    #[cfg(feature = "proxy")]
+    pub(super) fn take_client_ca(&mut self, path: PathBuf, is_optional: bool) {
         self.client_ca = Some(path);
         self.client_may_be_unknown = is_optional;
-        Ok(())
     }
 
     /// The configuration, and the files to reload it from; no files without TLS.
@@ -131,7 +137,8 @@ impl TlsArguments {
         let named =
             self.cert.iter().chain(&self.key).chain(&self.ocsp).chain(&self.client_ca).chain(&self.ticket_secret);
         let mut paths: Vec<PathBuf> = named.cloned().collect();
-        if self.cert.is_empty() && !self.plain && !self.acme.is_on() {
+        paths.extend(self.configured.iter().flat_map(CertificateFiles::paths).map(PathBuf::from));
+        if self.cert.is_empty() && self.configured.is_empty() && !self.plain && !self.acme.is_on() {
             paths.extend(DevCert::locate().into_iter().flat_map(|DevCert { chain, key, .. }| [chain, key]));
         }
         paths
@@ -150,7 +157,8 @@ impl TlsArguments {
         Ok(Some(files.clone().watch(reloader.clone(), WATCH_INTERVAL)?))
     }
 
-    fn files(&self, acme: Option<&Service>) -> Result<ServerFiles, Failure> {
+    /// The files of the configuration.
+    pub(super) fn files(&self, acme: Option<&Service>) -> Result<ServerFiles, Failure> {
         let (certs, keys, responses) = (self.cert.len(), self.key.len(), self.ocsp.len());
         if certs != keys {
             return Err(Failure::usage(format!("{certs} --cert but {keys} --key; each certificate needs its key")));
@@ -181,9 +189,10 @@ impl TlsArguments {
                 None => certificate,
             });
         }
+        files = self.configured.iter().cloned().fold(files, ServerFiles::certificate);
         if let Some(acme) = acme {
             files = acme.files(files);
-        } else if certs == 0 {
+        } else if certs == 0 && self.configured.is_empty() {
             let dev_cert = DevCert::locate()
                 .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
             let instead = |failure| Failure::usage(format!("{failure}; pass --cert and --key instead"));

@@ -191,6 +191,10 @@ fn a_build_without_brokers_names_the_feature() {
         let said = home.run(&[command, "--plain", "--app", "hub", "--broker", &format!("{broker}://127.0.0.1:4222")]);
         assert!(said.code == Some(2) && said.err.contains(&format!("feature `{broker}`")), "{said:?}");
     }
+    for (option, value) in [("--broker-size", "1MiB"), ("--broker-entries", "10"), ("--broker-replicas", "3")] {
+        let said = home.run(&["check", "--plain", "--app", "hub", option, value]);
+        assert!(said.code == Some(2) && said.err.contains(&format!("{option} needs --broker")), "{said:?}");
+    }
 }
 
 #[test]

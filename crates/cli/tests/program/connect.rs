@@ -270,6 +270,11 @@ fn messages_come_from_the_command_line_and_the_whole_input() {
     assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\nlines\n"), "{said:?}");
     let said = home.run_with(&["connect", "--wait", "2", "--raw", &server.url], "a\nb\n");
     assert_eq!((said.code, said.out.as_str()), (Some(0), "610a620a\n"), "{said:?}");
+    // Bytes that are no text, from a file as the input.
+    std::fs::write(home.0.join("bytes"), [0, 0xff, b'\n', 0x80]).unwrap();
+    let mut raw = home.taut(&["connect", "--wait", "2", "--raw", &server.url]);
+    let said = Finished::of(raw.stdin(std::fs::File::open(home.0.join("bytes")).unwrap()).output().unwrap());
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "00ff0a80\n"), "{said:?}");
     let said = home.run(&["connect", "--wait", "2", "--binary", "-m", "00ff", &server.url]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "00ff\n"), "{said:?}");
 }
@@ -299,6 +304,15 @@ fn a_recording_is_replayed() {
     assert_eq!(recording.lines().count(), 4, "two sent and two received: {recording}");
     let said = home.run(&["connect", "--wait", "2", "--replay", "r.jsonl", &server.url]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\n"), "{said:?}");
+    // It keeps the pace of the recording, from its first message on.
+    let paced = "{\"at\":5,\"sent\":true,\"text\":\"one\"}\n{\"at\":5.6,\"sent\":true,\"text\":\"two\"}\n";
+    std::fs::write(home.0.join("r.jsonl"), paced).unwrap();
+    let replay = ["connect", "--wait", "2", "--replay", "r.jsonl", "--record", "again.jsonl", &server.url];
+    assert_eq!(home.run(&replay).out, "one\ntwo\n");
+    let again = std::fs::read_to_string(home.0.join("again.jsonl")).unwrap();
+    let entries = again.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let sent: Vec<f64> = entries.filter(|one| one["sent"] == true).map(|one| one["at"].as_f64().unwrap()).collect();
+    assert!(sent.len() == 2 && sent[1] - sent[0] >= 0.59 && sent[0] < 4.0, "{sent:?}");
     std::fs::write(home.0.join("r.jsonl"), "{}\n").unwrap();
     let said = home.run(&["connect", "--replay", "r.jsonl", &server.url]);
     assert!(said.code == Some(2) && said.err.contains("line 1 of"), "{said:?}");
@@ -318,6 +332,19 @@ fn urls_need_no_scheme_and_the_environment_names_a_proxy() {
     };
     let said = connect("https_proxy", "http://127.0.0.1:1", &[]);
     assert!(said.code == Some(3) && said.err.contains("127.0.0.1:1"), "{said:?}");
+    // Neither an exception nor --no-proxy asks the proxy. The server is the one of this test.
+    for (exception, arguments) in
+        [("127.0.0.1", &[][..]), ("localhost,127.0.0.1:1", &["--no-proxy"]), ("", &["--no-proxy"])]
+    {
+        let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let line = [&["connect", "--wait", "2", "-m", "hello", &server.url], arguments].concat();
+        let mut command = home.taut(&line);
+        command.env("https_proxy", format!("http://{}", proxy.local_addr().unwrap())).env("no_proxy", exception);
+        let said = Finished::of(command.output().unwrap());
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"), "{exception}: {said:?}");
+        proxy.set_nonblocking(true).unwrap();
+        assert!(proxy.accept().is_err(), "{exception}: the proxy was asked");
+    }
     let said = connect("https_proxy", "ftp://127.0.0.1:1", &[]);
     assert!(said.code == Some(2) && said.err.contains("https_proxy"), "{said:?}");
 }

@@ -181,6 +181,45 @@ fn haproxy_and_we_read_each_others_headers() {
     }
 }
 
+/// HAProxy as a server of `taut proxy`: it believes our headers, and names the client in a field.
+#[cfg(feature = "proxy")]
+#[test]
+fn haproxy_behind_a_proxy_of_ours_knows_the_client() {
+    if Command::new("haproxy").arg("-v").stdout(Stdio::null()).status().is_err() {
+        println!("SKIPPED: there is no haproxy (apt-get install haproxy)");
+        return;
+    }
+    let home = Home::new();
+    let port = free_port();
+    let config = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
+         frontend f\n bind 127.0.0.1:{port} accept-proxy\n \
+         http-request return status 200 content-type text/plain lf-string \"%ci:%cp %fi:%fp|\"\n"
+    );
+    std::fs::write(home.0.join("haproxy.cfg"), config).unwrap();
+    let haproxy = Command::new("haproxy").arg("-db").arg("-f").arg(home.0.join("haproxy.cfg")).spawn().unwrap();
+    let _running = HaProxy(haproxy);
+    eventually("haproxy listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    for version in ["v1", "v2", "v2-tls"] {
+        let text = format!(
+            "[[route]]\nto = \"app\"\n[backend.app]\nservers = [\"http://127.0.0.1:{port}\"]\n\
+             proxy-protocol = {version:?}\ncheck = {{ path = \"/\" }}\n"
+        );
+        std::fs::write(home.0.join("taut.toml"), text).unwrap();
+        let proxy = home.proxy(&["--plain", "--config", "taut.toml"]);
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(("127.0.0.1", proxy.port().parse().unwrap())).unwrap();
+            write!(stream, "{GET}\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let named = format!("{} 127.0.0.1:{}|", stream.local_addr().unwrap(), proxy.port());
+            assert!(answer.ends_with(&named), "{version}: {answer:?}, and not {named}");
+        }
+        let said = proxy.stop().err;
+        assert!(!said.contains("unhealthy"), "{version}: {said}");
+    }
+}
+
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

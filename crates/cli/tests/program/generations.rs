@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 /// Connections, messages per second and upgrades of the run: `TAUT_UPGRADES=10000,20000,100`.
@@ -32,6 +32,9 @@ enum Kind {
     /// Below a service manager that believes the main process alone.
     Managed,
 }
+
+/// Upgrades that are asked for until one succeeds.
+const MOST_TRIES: usize = 20;
 
 /// The longest pause of a proxy's pairs at full size.
 #[cfg(feature = "proxy")]
@@ -105,15 +108,24 @@ pub(super) fn pause_of(line: &str) -> Duration {
     Duration::from_secs_f64(number.parse::<f64>().unwrap() * unit)
 }
 
-/// The line about the upgrade that was asked for.
-pub(super) fn news(log: &mut BufReader<ChildStderr>) -> String {
-    let mut line = String::new();
-    while !line.contains("have moved") {
-        assert!(!line.contains("no upgrade"), "{line}");
-        line.clear();
-        assert!(log.read_line(&mut line).unwrap() > 0, "the servers have ended");
+/// Upgrades a process, and returns the line about it with the program that asked. On a busy machine the new process can be too
+/// late. The old one goes on then, and is asked again.
+pub(super) fn upgraded(home: &Home, process: &str, log: &mut BufReader<ChildStderr>) -> (String, Child) {
+    for _ in 0..MOST_TRIES {
+        let mut asked = home.taut(&["upgrade", "--wait", "600", process]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        while !line.contains("have moved") && !line.contains("no upgrade") {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the servers have ended");
+        }
+        if line.contains("have moved") {
+            return (line, asked);
+        }
+        assert!(line.contains("does not answer in time; this process goes on"), "{line}");
+        assert!(!asked.wait().unwrap().success(), "{line}");
+        eprintln!("asked again: {line}");
     }
-    line
+    panic!("no process has answered in time, {MOST_TRIES} times");
 }
 
 impl Row {
@@ -151,13 +163,15 @@ impl Row {
     fn upgrade(&mut self, process: &str) -> (String, Generation) {
         self.crowd.times();
         let named = if self.kind == Kind::Hardened { self.served.pid() } else { process.to_owned() };
-        let asked = self.home.taut(&["upgrade", &named]).stderr(Stdio::piped()).spawn().unwrap();
-        let pause = self.log.as_mut().map(|log| {
-            let line = news(log);
-            assert!(line.contains(&format!(" {} connections have moved", self.connections)), "{line}");
-            assert!(line.contains("refused there: 0; closed: none"), "{line}");
-            pause_of(&line)
-        });
+        let (pause, asked) = match &mut self.log {
+            Some(log) => {
+                let (line, asked) = upgraded(&self.home, &named, log);
+                assert!(line.contains(&format!(" {} connections have moved", self.connections)), "{line}");
+                assert!(line.contains("refused there: 0; closed: none"), "{line}");
+                (Some(pause_of(&line)), asked)
+            }
+            None => (None, self.home.taut(&["upgrade", &named]).stderr(Stdio::piped()).spawn().unwrap()),
+        };
         wait_for_end(process);
         let asked = asked.wait_with_output().unwrap();
         assert!(asked.status.success(), "{asked:?}");

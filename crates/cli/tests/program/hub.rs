@@ -1,10 +1,12 @@
 //! `taut serve --app hub --rules`, and `taut hub`.
 
+use super::admin::exchange;
+use super::faults::signal;
 use super::tls::eventually;
 use super::{Finished, Home, Served};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 const RULES: &str = "
@@ -35,6 +37,28 @@ fn ask(home: &Home, server: &Served, operation: &str, rest: &[&str]) -> Finished
 }
 
 #[test]
+fn figures_of_namespaces_are_shown_and_go_on_in_the_process_that_takes_over() {
+    let (home, first) = hub();
+    assert_eq!(first.stop().code, Some(0));
+    let options = ["--plain", "--app", "hub", "--rules", "hub.toml", "--admin", "unix:admin.sock"];
+    let mut server = home.serve(&options);
+    for number in ["1", "2"] {
+        assert_eq!(ask(&home, &server, "publish", &["log:a", number]).code, Some(0));
+    }
+    let has = |line: &str| exchange(&home.0.join("admin.sock"), "GET /metrics", "").1.contains(line);
+    let published = "taut_hub_publications_total{namespace=\"log:*\"} 2\n";
+    assert!(has(published) && has("taut_hub_subscribers{namespace=\"(none)\"} 0\n"));
+    let upgraded = home.run(&["upgrade", &server.pid()]);
+    assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+    let mut old = server.child.take().unwrap();
+    assert_eq!(old.wait().unwrap().code(), Some(0));
+    eventually("the new process has the totals", || has(published));
+    let mut lines = BufReader::new(old.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find(|line| line.contains("have moved")).unwrap();
+    signal(&super::upgrade::successor(&said), "-KILL");
+}
+
+#[test]
 fn taut_hub_publishes_and_reads() {
     let (home, server) = hub();
     for number in ["1", "2"] {
@@ -53,6 +77,15 @@ fn taut_hub_publishes_and_reads() {
         let said = ask(&home, &server, operation, rest);
         assert!(said.code == Some(0) && said.out.contains("\"connections\":0"), "{said:?}");
     }
+    let all = ask(&home, &server, "connections", &[]);
+    assert!(all.code == Some(0) && all.out.contains("\"number\":0"), "{all:?}");
+    let of_ann = ask(&home, &server, "connections", &["ann"]);
+    assert!(of_ann.code == Some(0) && of_ann.out.contains("\"names\":[]"), "{of_ann:?}");
+    let name = "0123456789abcdef/0.1.2";
+    let one = ask(&home, &server, "disconnect", &["--connection", name]);
+    assert!(one.code == Some(0) && one.out.contains(name), "{one:?}");
+    let refused = ask(&home, &server, "disconnect", &["--connection", "ann"]);
+    assert!(refused.code == Some(1) && refused.err.contains("take it from `connections`"), "{refused:?}");
     let refused = ask(&home, &server, "publish", &["room", "1"]);
     assert!(refused.code == Some(1) && refused.err.contains("`topics` of the key"), "{refused:?}");
     fs::write(home.0.join("app.key"), "another key that the hub does not know").unwrap();
@@ -96,6 +129,79 @@ fn a_reload_ends_the_subscription_of_a_live_connection() {
     client.kill().unwrap();
     client.wait().unwrap();
     assert!(server.stop().err.contains("the rules of the hub stay as they were"));
+}
+
+/// A token of `ann` until the year 2100, signed with `0123456789abcdef0123456789abcdef`: head, claims and signature.
+const TOKEN: [&str; 3] = [
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
+    "eyJzdWIiOiJhbm4iLCJleHAiOjQxMDI0NDQ4MDB9",
+    "QUBG8ORn79WF-qLlBM0DYBJAepMsIRX3NJGSMMdYxBo",
+];
+
+#[test]
+fn a_token_of_a_query_is_in_no_log_and_no_list() {
+    for format in ["text", "json"] {
+        let home = Home::new();
+        fs::write(home.0.join("app.key"), "0123456789abcdef0123456789abcdef\n").unwrap();
+        let tokens = "[tokens]\nsecrets = [\"app.key\"]\nquery = \"token\"\n";
+        fs::write(home.0.join("hub.toml"), format!("{tokens}{RULES}")).unwrap();
+        let options = ["--plain", "--app", "hub", "--rules", "hub.toml", "--access-log", "access.log"];
+        let more = ["--admin", "unix:admin.sock", "--log-format", format];
+        let log = fs::File::create(home.0.join("server.log")).unwrap();
+        let server = home.serve_with(&[&options[..], &more].concat(), |command| {
+            command.env("RUST_LOG", "trace").stderr(log);
+        });
+        let token = TOKEN.join(".");
+        let mut client = tautline::connect(&format!("{}/in?token={token}", server.url)).unwrap();
+        client.text(r#"{"type":"subscribe","topic":"log:a"}"#).unwrap();
+        assert!(client.receive().unwrap().data().starts_with(b"{\"type\":\"subscribed\""));
+        // A token that is refused, one of a stream of events, and one of a request that the hub does not take.
+        assert!(tautline::connect(&format!("{}/refused?token={token}x", server.url)).is_err());
+        for (path, status) in [("/events?topic=log:a&", "200"), ("/other?", "404")] {
+            let mut stream = TcpStream::connect(server.url.strip_prefix("ws://").unwrap()).unwrap();
+            write!(stream, "GET {path}token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut head = String::new();
+            BufReader::new(stream).read_line(&mut head).unwrap();
+            assert!(head.contains(status), "{head}");
+        }
+        let (_, listed) = exchange(&home.0.join("admin.sock"), "GET /connections", "");
+        assert!(listed.contains("/in"), "{listed}");
+        drop(client);
+        let read = |name: &str| fs::read_to_string(home.0.join(name)).unwrap();
+        eventually("all have a line", || {
+            ["/in", "/refused", "/events", "/other"].iter().all(|path| read("access.log").contains(path))
+        });
+        assert_eq!(server.stop().code, Some(0));
+        let logged = read("server.log");
+        assert!(logged.len() > 1_000, "the log has every step: {logged}");
+        for (name, text) in [("access log", read("access.log")), ("log", logged), ("list", listed)] {
+            let part = TOKEN.iter().find(|part| text.contains(**part));
+            assert_eq!(part, None, "the {name} in {format} has the token: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_hub_without_rules_gives_events_to_pages_of_this_machine_only() {
+    for (options, rules, host, status) in [
+        (&[][..], "", "localhost:1", "200"),
+        (&[], "", "127.0.0.1", "200"),
+        (&[], "", "evil.example", "403"),
+        (&["--origin", "https://hub.example"], "", "hub.example", "200"),
+        (&["--origin", "https://hub.example"], "", "evil.example", "403"),
+        // Rules say what anyone may read.
+        (&["--rules", "hub.toml"], RULES, "hub.example", "200"),
+    ] {
+        let home = Home::new();
+        fs::write(home.0.join("app.key"), "0123456789abcdef0123456789abcdef\n").unwrap();
+        fs::write(home.0.join("hub.toml"), rules).unwrap();
+        let server = home.serve(&[&["--plain", "--app", "hub"], options].concat());
+        let mut stream = TcpStream::connect(server.url.strip_prefix("ws://").unwrap()).unwrap();
+        write!(stream, "GET /events?topic=log:a HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut head = String::new();
+        BufReader::new(stream).read_line(&mut head).unwrap();
+        assert!(head.contains(status), "{options:?} {host}: {head}");
+    }
 }
 
 /// An application that answers each request on a connection of its own.

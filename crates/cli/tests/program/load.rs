@@ -2,13 +2,13 @@ use super::Home;
 use serde_json::Value;
 
 /// Parses the JSON lines of a run: the first describes the machine, the others are the results.
-fn results(text: &str) -> Vec<Value> {
+pub(super) fn results(text: &str) -> Vec<Value> {
     let mut objects = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(objects.next().unwrap()["machine"]["cpu"].is_string());
     objects.collect()
 }
 
-fn value(results: &[Value], metric: &str) -> f64 {
+pub(super) fn value(results: &[Value], metric: &str) -> f64 {
     let line = results.iter().find(|line| line["metric"] == metric).unwrap_or_else(|| panic!("no {metric}"));
     line["value"].as_f64().unwrap()
 }
@@ -38,7 +38,10 @@ fn results_are_json_lines() {
         handshakes.iter().filter(|line| line["metric"] == "handshakes").map(|line| &line["case"]["resumed"]).collect();
     assert_eq!(resumed, [&Value::from(false), &Value::from(true)]);
 
-    let idle = load(&["--connections", "30", "--idle"]);
+    let idle = ["load", &server.url, "--connections", "30", "--idle", "--duration", "0.3", "--json"];
+    let said = home.run(&[&idle[..], &["--server-pid", &server.pid()]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let idle = results(&said.out);
     assert_eq!(idle[0]["metric"], "rss_per_connection");
 }
 

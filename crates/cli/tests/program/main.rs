@@ -6,9 +6,12 @@ mod access;
 mod activation;
 mod admin;
 mod bench;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod broker;
 mod check;
 mod connect;
 mod crowd;
+mod deadlines;
 mod descriptors;
 mod faults;
 mod feed;
@@ -16,10 +19,12 @@ mod feed;
 mod files;
 mod front;
 mod generations;
+mod http2;
 mod hub;
 mod keeper;
 mod ktls;
 mod load;
+mod load_course;
 mod manager;
 #[cfg(feature = "proxy")]
 mod migration;

@@ -5,16 +5,24 @@ use super::tls::write_certificate;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use tautline_testkit::certificate::{Authority, Validity};
+use tautline_testkit::certificate::{Authority, Leaf, Validity};
 
 /// A folder with the files that the configurations name.
 fn home() -> Home {
     let home = Home::new();
-    write_certificate(&home, &Authority::new("Test").unwrap(), Validity::Valid);
+    let authority = Authority::new("Test").unwrap();
+    write_certificate(&home, &authority, Validity::Valid);
+    for (name, host) in [("www", "www.example"), ("api", "api.example"), ("in", "in.example")] {
+        let certificate = authority.issue(&Leaf::new(&[host])).unwrap();
+        fs::write(home.0.join(format!("{name}.pem")), &certificate.chain).unwrap();
+        fs::write(home.0.join(format!("{name}-key.pem")), &certificate.key).unwrap();
+    }
     let read = |name: &str| fs::read_to_string(home.0.join(name)).unwrap();
     let (chain, key) = (read("cert.pem"), read("key.pem"));
     fs::create_dir(home.0.join("static")).unwrap();
     for (name, text) in [
+        ("partners.pem", authority.certificate()),
+        ("staff.pem", authority.certificate()),
         ("app.pem", chain.as_str()),
         ("app-key.pem", &key),
         ("app-and-key.pem", &(chain.clone() + &key)),
@@ -45,17 +53,19 @@ fn faults(home: &Home, text: &str) -> Option<String> {
 fn every_configuration_in_the_documents_is_right() {
     let home = home();
     for (page, number) in
-        [("migration/nginx.md", 1), ("migration/haproxy.md", 1), ("migration/caddy.md", 2), ("proxy.md", 2)]
+        [("migration/nginx.md", 1), ("migration/haproxy.md", 1), ("migration/caddy.md", 2), ("proxy.md", 3)]
     {
         let all = blocks(page, "toml");
         assert_eq!(all.len(), number, "{page}");
         let [first, further @ ..] = all.as_slice() else { panic!("{page} has no configuration") };
         assert_eq!(faults(&home, first), None, "{page}");
         for further in further {
-            // A part of the first one, which has the servers. `[acme]` takes the place of `certificates`.
-            let own = |line: &&str| !further.starts_with("[acme]") || !line.starts_with("certificates");
-            let rest: Vec<&str> = first.lines().filter(own).collect();
-            match faults(&home, &format!("{}\n{further}", rest.join("\n"))) {
+            // A part of the first one, which has the servers. `[acme]` takes the place of `certificates`, and so do others.
+            let is_key = further.starts_with("certificates");
+            let own = |line: &&str| !(further.starts_with("[acme]") || is_key) || !line.starts_with("certificates");
+            let rest = first.lines().filter(own).collect::<Vec<_>>().join("\n");
+            let whole = if is_key { format!("{further}\n{rest}") } else { format!("{rest}\n{further}") };
+            match faults(&home, &whole) {
                 Some(said) if further.starts_with("[acme]") && said.contains("feature") => {}
                 said => assert_eq!(said, None, "{page}"),
             }

@@ -5,7 +5,7 @@
 use super::Home;
 use super::crowd::Crowd;
 use super::generations::{
-    Current, Generation, PAUSE, install, median, memory_of, news, pause_of, report, wait_for_end,
+    Current, Generation, PAUSE, install, median, memory_of, pause_of, report, upgraded, wait_for_end,
 };
 use super::tls::eventually;
 use super::upgrade::listener_at;
@@ -13,7 +13,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use std::fs;
 use std::io::BufReader;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tautline::{ClientConfig, Config, Roots, Socket, Target};
 
@@ -48,6 +48,12 @@ fn goes_by(port: &str, number: usize) -> bool {
     let tls = ClientConfig::default().with_roots(Roots::DangerNone);
     let Err(error) = Socket::connect(target, tls, Config::default()) else { panic!("/which is no WebSocket") };
     format!("{error:#}").contains(&status(number).to_string())
+}
+
+/// The connections of clients that the proxy has not closed.
+fn connections_at(port: &str) -> usize {
+    let said = Command::new("sh").args(["-c", &format!("ss -Htn 'sport = :{port}'")]).output().unwrap();
+    String::from_utf8(said.stdout).unwrap().lines().count()
 }
 
 #[test]
@@ -96,10 +102,11 @@ fn run(secure: bool) {
         fs::write(&file, config(&server, number)).unwrap();
         assert!(Command::new("kill").args(["-HUP", &current.0]).status().unwrap().success());
         eventually("the reload", || goes_by(&port, number));
+        // The connections that have asked are clients too, and would move.
+        eventually("the end of those that have asked", || connections_at(&port) == pairs);
         install(&builds[number % 2], &program);
         crowd.times();
-        let asked = home.taut(&["upgrade", &current.0]).stderr(Stdio::piped()).spawn().unwrap();
-        let line = news(&mut log);
+        let (line, asked) = upgraded(&home, &current.0, &mut log);
         assert!(line.contains(&format!(" {} connections have moved", 2 * pairs)), "{line}");
         assert!(line.contains("refused there: 0;"), "{line}");
         wait_for_end(&current.0);

@@ -454,6 +454,121 @@ fn certificates_of_hosts_and_of_clients_decide_who_gets_an_answer() {
     assert_eq!(proxy.stop().code, Some(0));
 }
 
+/// Each host has its own rule about the certificates of clients, and a reload changes the rules.
+#[test]
+fn a_reload_changes_whose_clients_show_certificates() {
+    if !openssl_is_there() {
+        return;
+    }
+    let home = Home::new();
+    let (authority, staff) = (Authority::new("Test").unwrap(), Authority::new("Staff").unwrap());
+    for (name, certificate) in [
+        ("a", authority.issue(&Leaf::new(&["a.example"])).unwrap()),
+        ("b", authority.issue(&Leaf::new(&["b.example"])).unwrap()),
+        ("client", staff.issue(&Leaf::new(&["ada.example"]).with_usage(Usage::Client)).unwrap()),
+        ("stranger", authority.issue(&Leaf::new(&["eve.example"]).with_usage(Usage::Client)).unwrap()),
+    ] {
+        fs::write(home.0.join(format!("{name}.pem")), &certificate.chain).unwrap();
+        fs::write(home.0.join(format!("{name}-key.pem")), &certificate.key).unwrap();
+    }
+    fs::write(home.0.join("staff.pem"), staff.certificate()).unwrap();
+    let server = telling();
+    let write = |of_a: &str, of_b: &str| {
+        let text = format!(
+            "certificates = [\n{{ cert = \"a.pem\", key = \"a-key.pem\"{of_a} }},\n\
+             {{ cert = \"b.pem\", key = \"b-key.pem\"{of_b} }},\n]\n\
+             [[route]]\nto = \"app\"\n[backend.app]\nservers = [{server:?}]\n"
+        );
+        fs::write(home.0.join("taut.toml"), text).unwrap();
+    };
+    let (strict, lax) =
+        (", client-ca = \"staff.pem\"", ", client-ca = \"staff.pem\", client-certificate = \"optional\"");
+    let own: &[&str] = &["-cert", "client.pem", "-key", "client-key.pem"];
+    let stranger: &[&str] = &["-cert", "stranger.pem", "-key", "stranger-key.pem"];
+    write("", strict);
+    let right = home.run(&["check", "taut.toml"]);
+    assert_eq!(right.code, Some(0), "{right:?}");
+    let mut proxy = home.proxy(&["--config", "taut.toml"]);
+    let log = lines(&mut proxy);
+    let ask = |name: &str, host: &str, options: &[&str]| secured(&home, &proxy, name, host, options);
+    let tells = |said: &str| {
+        assert!(said.starts_with("HTTP/1.1 200 ") && !said.contains("forged"), "{said}");
+        said.contains("x-client-cert-subject: cn=ada.example")
+    };
+    assert!(!tells(&ask("a.example", "a.example", own)));
+    assert!(tells(&ask("b.example", "b.example", own)));
+    for options in [&[][..], stranger] {
+        assert!(!ask("b.example", "b.example", options).contains("HTTP/1.1"), "{options:?}");
+    }
+    for (name, host) in [("a.example", "b.example"), ("b.example", "a.example")] {
+        assert!(ask(name, host, own).starts_with("HTTP/1.1 421 "), "{name} {host}");
+    }
+    // A fault changes nothing.
+    write(", client-ca = \"gone.pem\"", "");
+    hang_up(&proxy);
+    let said = line_with(&log, "nothing changes: ");
+    assert!(said.contains("taut.toml:2: cannot read ") && said.contains("make it readable"), "{said}");
+    assert!(!ask("b.example", "b.example", &[]).contains("HTTP/1.1"));
+    // Nor does a certificate that TLS refuses, though the file has no fault. The key is the wrong one before the file has none.
+    fs::rename(home.0.join("a-key.pem"), home.0.join("kept.pem")).unwrap();
+    fs::copy(home.0.join("b-key.pem"), home.0.join("a-key.pem")).unwrap();
+    write(lax, "");
+    hang_up(&proxy);
+    let said = loop {
+        let said = line_with(&log, "nothing changes: ");
+        if !said.contains("gone.pem") {
+            break said;
+        }
+    };
+    assert!(said.contains("a-key.pem") && said.contains("does not belong"), "{said}");
+    assert!(!ask("b.example", "b.example", &[]).contains("HTTP/1.1"));
+    // The rules change places.
+    fs::rename(home.0.join("kept.pem"), home.0.join("a-key.pem")).unwrap();
+    hang_up(&proxy);
+    eventually("b.example asks for nothing", || ask("b.example", "b.example", &[]).starts_with("HTTP/1.1 200 "));
+    assert!(tells(&ask("a.example", "a.example", own)));
+    assert!(!tells(&ask("a.example", "a.example", &[])));
+    assert!(!tells(&ask("b.example", "b.example", &[])));
+    assert!(ask("a.example", "b.example", own).starts_with("HTTP/1.1 421 "));
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
+fn a_signal_and_the_watch_report_one_fault_once() {
+    let home = Home::new();
+    let authority = Authority::new("Test").unwrap();
+    for name in ["a", "b"] {
+        let certificate = authority.issue(&Leaf::new(&["a.example"])).unwrap();
+        fs::write(home.0.join(format!("{name}.pem")), &certificate.chain).unwrap();
+        fs::write(home.0.join(format!("{name}-key.pem")), &certificate.key).unwrap();
+    }
+    let write = |key: &str| {
+        let text = format!("certificates = [{{ cert = \"a.pem\", key = \"a-key.pem\" }}]\n{key}\n");
+        fs::write(home.0.join("taut.toml"), text + "[[route]]\nanswer = { status = 200 }\n").unwrap();
+    };
+    write("");
+    let mut proxy = home.proxy(&["--config", "taut.toml", "--no-watch", "-v"]);
+    let log = lines(&mut proxy);
+    let reload = || -> Vec<String> {
+        hang_up(&proxy);
+        // The watch of the file takes two seconds.
+        thread::sleep(Duration::from_secs(4));
+        log.try_iter().filter(|line| line.contains("reloaded")).collect()
+    };
+    write("request-id = false");
+    let said = reload();
+    assert_eq!(said.iter().filter(|line| line.contains("the configuration is reloaded")).count(), 1, "{said:?}");
+    write("request-idd = false");
+    let said = reload();
+    let faults: Vec<&String> = said.iter().filter(|line| line.contains("ERROR")).collect();
+    assert!(faults.len() == 1 && faults[0].contains("did you mean \"request-id\"?"), "{said:?}");
+    write("");
+    fs::copy(home.0.join("b-key.pem"), home.0.join("a-key.pem")).unwrap();
+    let said = reload();
+    assert!(said.len() == 1 && said[0].contains("nothing changes: ") && said[0].contains("a-key.pem"), "{said:?}");
+    assert_eq!(proxy.stop().code, Some(0));
+}
+
 #[test]
 fn a_configuration_orders_its_certificate_and_options_order_no_other() {
     let home = Home::new();
@@ -483,4 +598,21 @@ fn a_client_that_sends_no_request_has_the_head_time_of_the_configuration() {
     // The preset has 10 s.
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
     assert_eq!(proxy.stop().code, Some(0));
+}
+
+#[test]
+fn http2_needs_its_feature_and_tls() {
+    let home = Home::new();
+    fs::write(home.0.join("taut.toml"), "http2 = true\n[[route]]\nanswer = { status = 200 }\n").unwrap();
+    let of_file = home.run(&["check", "taut.toml"]);
+    let to = ["--listen", "127.0.0.1:0", "--to", "http://127.0.0.1:1"];
+    let plain = home.run(&[&["proxy", "--plain", "--http2"][..], &to].concat());
+    if cfg!(feature = "http2") {
+        assert_eq!(of_file.code, Some(0), "{of_file:?}");
+        assert!(plain.code == Some(2) && plain.err.contains("--http2 needs TLS"), "{plain:?}");
+    } else {
+        for said in [of_file, plain] {
+            assert!(said.code == Some(2) && said.err.contains("feature `http2`"), "{said:?}");
+        }
+    }
 }

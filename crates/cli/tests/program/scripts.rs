@@ -17,7 +17,7 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
         &["completions", "bash"],
         &["--help"],
         &["connect", &server.url],
-        &["load", "--duration", "0.1", "--warmup", "0", "--idle", "-c", "1", &server.url],
+        &["load", "--duration", "0.1", "--idle", "-c", "1", &server.url],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::probe::{Probe, Stages};
-use tautline::{CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target};
+use tautline::{
+    Cause, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target,
+};
 use tautline_measure::turned::Loop;
 
 /// Longest wait for events, which bounds how late a phase ends.
@@ -44,6 +46,8 @@ struct State {
     failed: usize,
     ended: Vec<usize>,
     ended_in_all: usize,
+    /// Whether connections that open now are too late: they were counted as errors.
+    is_late: bool,
     /// The first failure to connect, while errors are counted.
     first_failure: Option<Error>,
 }
@@ -55,6 +59,17 @@ impl State {
             Some(errors) => errors.add_error(&error),
             None => _ = self.error.get_or_insert(error),
         }
+    }
+
+    /// Waits no longer for connections to open. Without any open one the run fails.
+    fn give_up(&mut self, missing: usize, what: String) -> Result<(), Error> {
+        let Some(errors) = self.errors.as_mut().filter(|_| !self.open.is_empty()) else {
+            return Err(Error::Network(what));
+        };
+        errors.add("not opened", missing as u64, || what);
+        self.failed += missing;
+        self.is_late = true;
+        Ok(())
     }
 }
 
@@ -73,9 +88,20 @@ impl Client {
         Ok(Self { shard, target, state })
     }
 
+    /// Opens further connections to this server.
+    pub(super) fn aim(&mut self, server: &Server) -> Result<(), Error> {
+        self.target = Arc::new(resolved(server)?);
+        Ok(())
+    }
+
     /// Counts errors of connections and messages from now on. Without this the first one ends the run.
     pub(super) fn count_errors(&self) {
         self.state.borrow_mut().errors = Some(Errors::default());
+    }
+
+    /// Whether errors are counted.
+    pub(super) fn counts_errors(&self) -> bool {
+        self.state.borrow().errors.is_some()
     }
 
     /// Counts an error of a kind that only the run knows.
@@ -103,6 +129,12 @@ impl Client {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
+    }
+
+    /// Number of connections that have opened, without those that have ended while errors were counted.
+    pub(super) fn held(&self) -> usize {
+        let state = self.state.borrow();
+        state.open.len().saturating_sub(state.ended_in_all)
     }
 
     /// The numbers of connections that have ended since the last call, while errors are counted.
@@ -154,9 +186,8 @@ impl Client {
             }
             if last.1.elapsed() > patience {
                 let patience = patience.as_secs();
-                return Err(Error::Network(format!(
-                    "{open} of {count} connections opened, then none for {patience} s"
-                )));
+                let what = format!("{open} of {count} connections opened, then none for {patience} s");
+                return self.state.borrow_mut().give_up(count - open, what);
             }
             while started < count && started < open + at_once {
                 self.shard.connect(Arc::clone(&self.target));
@@ -271,6 +302,9 @@ impl Handler for Held {
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
         let mut state = self.state.borrow_mut();
+        if state.is_late {
+            return conn.close(CloseCode::NORMAL, "");
+        }
         state.open.push(conn.id());
         state.resumed += usize::from(opening.tls.resumed);
     }
@@ -285,6 +319,10 @@ impl Handler for Held {
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
         let mut state = self.state.borrow_mut();
+        // Only a connection that opened too late was closed by this end while the run goes on.
+        if state.is_late && !state.is_ending && matches!(closed.cause, Cause::Local) {
+            return;
+        }
         let is_counted = !state.is_ending && state.errors.is_some();
         if is_counted {
             state.errors.iter_mut().for_each(|errors| errors.add_closed(closed));
@@ -298,8 +336,9 @@ impl Handler for Held {
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
-        let mut state = self.state.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         match &mut state.errors {
+            Some(_) if state.is_late => {}
             // Arguments that no attempt can use are no matter of counting.
             Some(errors) if !error.is_permanent() => {
                 errors.add_failed(error);

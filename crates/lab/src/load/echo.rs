@@ -68,14 +68,15 @@ impl Echo {
             return Err(Error::Usage("the rate must be above 0 and at most 10,000,000 messages a second".into()));
         }
         let size = shape.template.as_ref().map_or(self.size, Template::typical_len);
+        let has_template = shape.template.is_some();
         let is_open_loop = self.rate.is_some() || !shape.stages.is_empty();
         let mut exchange = Exchange::new((self.content, size), self.connections, is_open_loop, arrived.clone());
         exchange.set(shape.template, shape.takes_any_reply, shape.think);
         let exchange = Rc::new(RefCell::new(exchange));
         let replies = Rc::clone(&exchange);
         let on_message: OnMessage = Box::new(move |conn, reply| replies.borrow_mut().on_reply(conn, reply));
-        // Other replies than the message itself may be longer.
-        let largest = if shape.takes_any_reply { size.max(LARGEST_REPLY) } else { size };
+        // Other replies than the message itself may be longer, and so may later messages of a template.
+        let largest = if shape.takes_any_reply || has_template { size.max(LARGEST_REPLY) } else { size };
         let config = config(largest, if is_open_loop { most_in_flight(size) } else { self.pipeline });
         let probe = arrived.map(|arrived| -> Box<dyn Probe> { Box::new(arrived) });
         let mut client = Client::new(&self.server, config, probe, on_message)?;
@@ -126,7 +127,7 @@ impl Echo {
     }
 }
 
-/// Longest reply that is taken, if it need not be the message.
+/// Longest reply that is taken, if it need not be the message, or if messages grow.
 const LARGEST_REPLY: usize = 16 << 20;
 
 /// How a load differs from that of a benchmark.

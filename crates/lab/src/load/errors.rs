@@ -53,6 +53,13 @@ impl Errors {
         });
     }
 
+    /// Adds the errors of another part of the load.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (kind, (count, text)) in other.0 {
+            self.add(&kind, count, || text);
+        }
+    }
+
     /// All errors.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -1,4 +1,5 @@
 use super::client::WAIT;
+use super::errors::Errors;
 use super::make::config;
 use super::progress::{Intervals, Progress, Watch};
 use super::resolve::resolved;
@@ -60,13 +61,25 @@ impl Handshakes {
     /// # Errors
     /// A connection failed or ended early, none opened for 5 s, or the arguments make no sense.
     pub fn run(&self, watch: Watch<'_>) -> Result<HandshakeCounts, Error> {
+        Ok(self.measure(None, watch)?.0)
+    }
+
+    /// As [`run`](Self::run), but goes on in spite of errors, and counts them.
+    ///
+    /// # Errors
+    /// No connection opened at all, or the arguments make no sense.
+    pub fn run_counting(&self, watch: Watch<'_>) -> Result<(HandshakeCounts, Errors), Error> {
+        self.measure(Some(Errors::default()), watch)
+    }
+
+    fn measure(&self, errors: Option<Errors>, watch: Watch<'_>) -> Result<(HandshakeCounts, Errors), Error> {
         if self.at_once == 0 {
             return Err(Error::Usage("connections must be at least 1".into()));
         }
         let mut tls = self.server.tls.clone();
         tls.no_resumption = !self.resumed;
         let target = Arc::new(resolved(&self.server)?);
-        let counts = Rc::new(RefCell::new(Counts { may_refuse: self.may_refuse, ..Counts::default() }));
+        let counts = Rc::new(RefCell::new(Counts { may_refuse: self.may_refuse, errors, ..Counts::default() }));
         let app = Box::new(Newcomers(Rc::clone(&counts)));
         let mut shard = self.server.make_loop(&tls, config(0, 1), app, None)?;
         let at_once = self.at_once.min(if self.resumed { TICKETS } else { usize::MAX });
@@ -80,13 +93,11 @@ impl Handshakes {
         loop {
             let now = Instant::now();
             let mut counts = counts.borrow_mut();
-            if let Some(error) = counts.error.take() {
-                return Err(error);
-            }
+            counts.check(self.at_once)?;
             if counts.opened > last.0 {
                 last = (counts.opened, now);
                 watch(Progress::Running((now - began).as_secs_f64() / total));
-            } else if now - last.1 > PATIENCE && !self.may_refuse {
+            } else if now - last.1 > PATIENCE && !self.may_refuse && (counts.errors.is_none() || last.0 == 0) {
                 return Err(Error::Network(format!("no connection opened for {} s", PATIENCE.as_secs())));
             }
             running -= std::mem::take(&mut counts.ended);
@@ -94,7 +105,11 @@ impl Handshakes {
                 Some((meter, _)) if now - meter.began() >= duration => {
                     let latencies = std::mem::take(&mut counts.latencies);
                     let measured = meter.stop(counts.measured, latencies)?;
-                    return Ok(HandshakeCounts { measured, resumed: counts.resumed, refused: counts.refused });
+                    let errors = counts.errors.take().unwrap_or_default();
+                    return Ok((
+                        HandshakeCounts { measured, resumed: counts.resumed, refused: counts.refused },
+                        errors,
+                    ));
                 }
                 Some((running, mut intervals)) => {
                     if let Some(interval) = intervals.next(now, &counts.latencies) {
@@ -127,6 +142,11 @@ impl Handshakes {
 struct Counts {
     began: HashMap<DialId, Instant>,
     error: Option<Error>,
+    /// The errors so far, if the run goes on in spite of them.
+    errors: Option<Errors>,
+    /// Connections that did not open, while errors are counted, and the first of these failures.
+    failed: usize,
+    first_failure: Option<Error>,
     opened: u64,
     /// Connections that ended since the run last looked.
     ended: usize,
@@ -136,6 +156,14 @@ struct Counts {
     may_refuse: bool,
     refused: u64,
     latencies: Latencies,
+}
+
+impl Counts {
+    /// Fails after an error that is not counted, or if `at_once` connections have failed and none has opened.
+    fn check(&mut self, at_once: usize) -> Result<(), Error> {
+        let useless = self.first_failure.take_if(|_| self.opened == 0 && self.failed >= at_once);
+        self.error.take().or(useless).map_or(Ok(()), Err)
+    }
 }
 
 /// The handler, which closes every connection that opens.
@@ -160,7 +188,12 @@ impl Handler for Newcomers {
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
         let mut counts = self.0.borrow_mut();
         counts.ended += 1;
-        if !matches!(closed.cause, Cause::Local) {
+        if matches!(closed.cause, Cause::Local) {
+            return;
+        }
+        if let Some(errors) = &mut counts.errors {
+            errors.add_closed(closed);
+        } else {
             let what = format!("a connection ended without the server's close frame: {:#}", closed.cause);
             counts.error.get_or_insert(Error::Failed(what));
         }
@@ -174,7 +207,17 @@ impl Handler for Newcomers {
             counts.refused += 1;
             return;
         }
-        counts.error.get_or_insert_with(|| not_connected(error));
+        match &mut counts.errors {
+            // Arguments that no attempt can use are no matter of counting.
+            Some(errors) if !error.is_permanent() => {
+                errors.add_failed(error);
+                counts.began.remove(&dial);
+                counts.ended += 1;
+                counts.failed += 1;
+                counts.first_failure.get_or_insert_with(|| not_connected(error));
+            }
+            _ => _ = counts.error.get_or_insert_with(|| not_connected(error)),
+        }
     }
 }
 

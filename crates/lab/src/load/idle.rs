@@ -1,4 +1,5 @@
 use super::client::{Client, OnMessage, WAIT};
+use super::errors::Errors;
 use super::make::config;
 use super::progress::{Progress, Watch};
 use super::server::{PATIENCE, Server};
@@ -40,7 +41,7 @@ pub struct Idle {
 /// Memory of a server that held connections.
 #[derive(Clone, Debug)]
 pub struct IdleMemory {
-    /// Connections held, all open to the end.
+    /// Connections held, all open to the end unless errors are counted. Then they were open when the memory was read.
     pub connections: usize,
     /// Time it took to open them.
     pub opening: Duration,
@@ -54,7 +55,7 @@ impl IdleMemory {
     /// Growth of the server's resident memory per connection, in bytes, without the kernel's socket buffers.
     #[must_use]
     pub fn rss_per_connection(&self) -> Option<f64> {
-        let (before, after) = self.resident?;
+        let (before, after) = self.resident.filter(|_| self.connections > 0)?;
         Some(self.each(before, after))
     }
 
@@ -75,6 +76,18 @@ impl Idle {
     /// # Errors
     /// A connection failed or ended, the limit of open files is too low, or the arguments make no sense.
     pub fn run(&self, watch: Watch<'_>) -> Result<IdleMemory, Error> {
+        Ok(self.measure(false, watch)?.0)
+    }
+
+    /// As [`run`](Self::run), but goes on in spite of errors, and counts them.
+    ///
+    /// # Errors
+    /// No connection opened at all, the limit of open files is too low, or the arguments make no sense.
+    pub fn run_counting(&self, watch: Watch<'_>) -> Result<(IdleMemory, Errors), Error> {
+        self.measure(true, watch)
+    }
+
+    fn measure(&self, counts_errors: bool, watch: Watch<'_>) -> Result<(IdleMemory, Errors), Error> {
         self.check()?;
         let echoes = Rc::new(Cell::new(0_usize));
         let due = Rc::clone(&echoes);
@@ -87,14 +100,19 @@ impl Idle {
         });
         let mut client = Client::new(&self.server, config(0, 1), None, on_message)?;
         // The first connection makes the server touch code and tables that all connections share; it is not counted.
+        if counts_errors {
+            client.count_errors();
+        }
         client.open(1, &mut |_| {})?;
         hold(&mut client, SETTLE, &mut |_| {})?;
+        let first = client.held();
         let before = self.resident()?;
         let began = Instant::now();
         client.open(self.connections + 1, watch)?;
         let opening = began.elapsed();
+        client.check_any_open()?;
         hold(&mut client, SETTLE, &mut |_| {})?;
-        let after = self.resident()?;
+        let (after, connections) = (self.resident()?, client.held().saturating_sub(first));
         let mut echoed = None;
         if self.echo {
             echo_on_each(&mut client, &echoes)?;
@@ -102,28 +120,34 @@ impl Idle {
             echoed = self.resident()?;
         }
         hold(&mut client, self.duration, watch)?;
+        let errors = client.take_errors();
         client.close()?;
-        Ok(IdleMemory { connections: self.connections, opening, resident: before.zip(after), echoed })
+        Ok((IdleMemory { connections, opening, resident: before.zip(after), echoed }, errors))
     }
 
     fn check(&self) -> Result<(), Error> {
         if self.connections == 0 {
             return Err(Error::Usage("connections must be at least 1".into()));
         }
-        let limit = raise_nofile_limit();
-        let limit = limit.map_err(|error| Error::Usage(format!("cannot read the file limit: {error}")))?;
-        let (count, needed) = (self.connections, self.connections as u64 + SPARE_DESCRIPTORS);
-        if needed > limit {
-            return Err(Error::Usage(format!(
-                "{count} connections need {needed} open files, the limit is {limit}; raise it (ulimit -Hn {needed})"
-            )));
-        }
-        Ok(())
+        check_descriptors(self.connections)
     }
 
     fn resident(&self) -> Result<Option<u64>, Error> {
         self.server.pid.map(cpu::resident_memory).transpose()
     }
+}
+
+/// Raises the limit of open files, and checks that it is enough for these connections.
+pub(super) fn check_descriptors(connections: usize) -> Result<(), Error> {
+    let limit = raise_nofile_limit();
+    let limit = limit.map_err(|error| Error::Usage(format!("cannot read the file limit: {error}")))?;
+    let needed = connections as u64 + SPARE_DESCRIPTORS;
+    if needed > limit {
+        return Err(Error::Usage(format!(
+            "{connections} connections need {needed} open files, the limit is {limit}; raise it (ulimit -Hn {needed})"
+        )));
+    }
+    Ok(())
 }
 
 /// Echoes one message on every connection, [`ECHOES`] at a time.
@@ -153,7 +177,7 @@ fn echo_on_each(client: &mut Client, due: &Cell<usize>) -> Result<(), Error> {
 /// Holds the connections for `duration`.
 fn hold(client: &mut Client, duration: Duration, watch: Watch<'_>) -> Result<(), Error> {
     let began = Instant::now();
-    while began.elapsed() < duration {
+    while began.elapsed() < duration && !client.is_deserted() {
         watch(Progress::Running(began.elapsed().as_secs_f64() / duration.as_secs_f64()));
         client.turn(WAIT)?;
     }

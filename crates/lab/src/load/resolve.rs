@@ -8,8 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tautline::{Address, Cause, Config, Conn, ConnectError, Deadline, DialId, Handler, Message, Opening, Target};
 
-/// The target of a server, with an address that answers, so that no further connection needs a look-up.
+/// The target of a server for its loops, with an address that answers, so that no further connection needs a look-up.
 pub(super) fn resolved(server: &Server) -> Result<Target, Error> {
+    server.target_of_loop(with_address(server)?)
+}
+
+fn with_address(server: &Server) -> Result<Target, Error> {
     let mut target = server.target.clone();
     if target.address.is_none() {
         target.address = target.literal().map(Address::Tcp);
@@ -46,8 +50,8 @@ pub(super) fn try_out(server: &Server, target: &Target) -> io::Result<()> {
     config.deadlines.connect = PATIENCE;
     let made = server.make_loop(&server.tls, config, app, None);
     // The run will meet all errors but those of the address, and explain them.
-    let Ok(mut shard) = made else { return Ok(()) };
-    shard.connect(Arc::new(target.clone()));
+    let (Ok(mut shard), Ok(target)) = (made, server.target_of_loop(target.clone())) else { return Ok(()) };
+    shard.connect(Arc::new(target));
     while answer.borrow().is_none() {
         if shard.turn(PATIENCE).is_err() {
             return Ok(());

@@ -25,6 +25,8 @@ pub struct Server {
     pub driver: DriverConfig,
     /// Process of the server on this machine, to measure its CPU time and memory.
     pub pid: Option<u32>,
+    /// HTTP/2: connections of the load on each connection of TCP, as streams.
+    pub http2: Option<usize>,
 }
 
 impl Server {
@@ -35,7 +37,7 @@ impl Server {
     pub fn new(uri: &str) -> Result<Self, Error> {
         let target = Target::new(uri).map_err(|error| Error::Usage(error.to_string()))?;
         let (tls, driver) = (ClientConfig::default(), DriverConfig::default());
-        Ok(Self { target, tls, engine: TlsEngine::default(), driver, pid: None })
+        Ok(Self { target, tls, engine: TlsEngine::default(), driver, pid: None, http2: None })
     }
 
     /// The TLS engine for the scheme of the target.
@@ -48,7 +50,7 @@ impl Server {
         self.engine().choose(then)
     }
 
-    /// A loop for connections to the server.
+    /// A loop for connections to the server. Its targets are [those of a loop](Self::target_of_loop).
     pub(super) fn make_loop(
         &self,
         tls: &ClientConfig,
@@ -56,7 +58,31 @@ impl Server {
         app: App,
         probe: Option<Box<dyn Probe>>,
     ) -> Result<Box<dyn Loop>, Error> {
-        MakeLoop { driver: self.driver.clone(), tls, config, app, probe }.make(self.engine())
+        let (_, driver, engine) = self.composed(&self.target, tls)?;
+        MakeLoop { driver, tls, config, app, probe }.make(engine)
+    }
+
+    /// A target of this server, for a loop of [`make_loop`](Self::make_loop).
+    pub(super) fn target_of_loop(&self, target: Target) -> Result<Target, Error> {
+        if self.http2.is_none() { Ok(target) } else { Ok(self.composed(&target, &self.tls)?.0) }
+    }
+
+    /// Target, driver and engine of a loop. Over HTTP/2 the driver has the TLS.
+    ///
+    /// # Errors
+    /// The target or this build has no HTTP/2.
+    pub fn composed(&self, target: &Target, tls: &ClientConfig) -> Result<(Target, DriverConfig, TlsEngine), Error> {
+        #[cfg(feature = "http2")]
+        if let Some(streams) = self.http2 {
+            let (target, driver) = crate::over_http2(target, (self.engine, tls), self.driver.clone(), streams)?;
+            return Ok((target, driver, TlsEngine::Plain));
+        }
+        #[cfg(not(feature = "http2"))]
+        if self.http2.is_some() {
+            return Err(Error::Usage("this program was built without HTTP/2; build it with `--features http2`".into()));
+        }
+        let _ = tls;
+        Ok((target.clone(), self.driver.clone(), self.engine()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Load like that of a service's clients, on a server that answers each message. It goes on in spite of errors, and counts them.
 pub struct Traffic {
-    /// Server, connections, messages and length. With [`stages`](Self::stages) only the warm-up of its span counts.
+    /// Server, connections, messages and length. With [`stages`](Self::stages) its span does not count.
     pub echo: Echo,
     /// Time over which connections are opened evenly; zero opens them as fast as the server accepts them.
     pub ramp: Duration,

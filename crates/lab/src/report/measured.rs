@@ -134,6 +134,18 @@ fn servers() -> Vec<Spec> {
             bars(&["size", "pipeline", "setup"], &["peer", "driver", "protocol"]),
         ),
         spec(
+            "http2",
+            ("HTTP/2: CPU of an echo", LESS),
+            Metric::ServerCpuPerMsg,
+            bars(&["size", "setup"], &["peer", "driver"]),
+        ),
+        spec(
+            "fleet",
+            ("Hubs: CPU of a delivery", LESS),
+            Metric::ServerCpuPerMsg,
+            bars(&["setup", "threads", "subscribers"], &["peer"]),
+        ),
+        spec(
             "latency",
             ("Latency percentiles", "64 B, open loop, from the time at which a message was due: less is better."),
             Metric::LatencyP50,

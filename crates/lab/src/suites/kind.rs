@@ -77,6 +77,10 @@ pub(super) enum Kind {
     Deflate(DriverKind),
     /// Our proxy over wss by the default engine. Its servers follow with the arguments.
     Proxy(DriverKind),
+    /// WebSocket over TLS by the default engine, over HTTP/1.1 and HTTP/2 as clients choose.
+    Http2(DriverKind),
+    /// Another project's server with TLS, over both.
+    Http2Peer(Peer),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
     /// Another project's server with TLS, which accepts compression.
@@ -118,8 +122,10 @@ impl Kind {
             | Self::Wire(_)
             | Self::Deflate(_)
             | Self::Proxy(_)
+            | Self::Http2(_)
             | Self::C => Some(ENGINES[0]),
             Self::Peer(peer, Protocol::Wss)
+            | Self::Http2Peer(peer)
             | Self::DeflatePeer(peer)
             | Self::BroadcastPeer(peer)
             | Self::Tokio(peer, _) => Some(peer.tls()),
@@ -140,8 +146,10 @@ impl Kind {
             | Self::Feed(_, driver)
             | Self::Probed(_, driver)
             | Self::Deflate(driver)
+            | Self::Http2(driver)
             | Self::Proxy(driver) => Some(driver),
             Self::Peer(..)
+            | Self::Http2Peer(_)
             | Self::DeflatePeer(_)
             | Self::BroadcastPeer(_)
             | Self::Tokio(..)
@@ -156,9 +164,11 @@ impl Kind {
     /// The server, if it is one of [`Peer`].
     pub(super) const fn peer(self) -> Option<Peer> {
         match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) | Self::Tokio(peer, _) => {
-                Some(peer)
-            }
+            Self::Peer(peer, _)
+            | Self::Http2Peer(peer)
+            | Self::DeflatePeer(peer)
+            | Self::BroadcastPeer(peer)
+            | Self::Tokio(peer, _) => Some(peer),
             _ => None,
         }
     }
@@ -188,9 +198,10 @@ impl Kind {
     pub(super) fn name(self) -> String {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
+            Self::Peer(peer, _) | Self::Http2Peer(peer) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
                 format!("{protocol} {}", peer.name())
             }
+            Self::Http2(_) => "tautline".to_owned(),
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Python(server) => format!("python {}", server.name()),
             Self::C => "c tautline".to_owned(),
@@ -230,11 +241,13 @@ impl Kind {
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
         let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => case.peer(peer.name()),
+            Self::Peer(peer, _) | Self::Http2Peer(peer) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
+                case.peer(peer.name())
+            }
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Python(server) => case.peer(server.name()).model("python"),
             Self::C => case.peer("tautline").model("c"),
-            Self::Proxy(_) => case.peer("tautline"),
+            Self::Proxy(_) | Self::Http2(_) => case.peer("tautline"),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -262,6 +275,7 @@ impl Kind {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
             Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
+            Self::Http2Peer(peer) => add(&[peer.name(), "--http2"]),
             Self::BroadcastPeer(peer) => add(&[peer.name(), "--broadcast"]),
             Self::Tokio(peer, threads) => add(&[peer.name(), "--threads", &threads.to_string()]),
             Self::Python(server) => {
@@ -278,7 +292,9 @@ impl Kind {
             }
             _ => add(&["serve", "--shards", "1", "--drain", "1"]),
         }
-        add(&["--with-parent", "--listen", &listen]);
+        // A proxy is replaced by a new process, which one that ends with its parent refuses.
+        add(if let Self::Proxy(_) = self { &[] } else { &["--with-parent"] });
+        add(&["--listen", &listen]);
         // Over epoll the limit is a loop written by hand, which costs less than any driver.
         if let Some(driver) = self.driver().filter(|_| self != Self::Tcp(DriverKind::Epoll)) {
             add(&["--driver", driver.name()]);
@@ -292,6 +308,7 @@ impl Kind {
             // The threads run only while others are idle. On a busy machine, a refusal would end the measurement.
             Self::Handshake(engine, ..) => add(&["--tls", engine, "--handshake-max-wait", "20000"]),
             Self::Deflate(_) => add(&["--deflate-takeover", "--handshake-threads", "0"]),
+            Self::Http2(_) => add(&["--http2", "--handshake-threads", "0"]),
             Self::Probed(true, _) => add(&["--stages"]),
             Self::Wire(driver) => add(&["--driver", driver]),
             Self::Broadcast(engine, deflate, _) => {
@@ -313,6 +330,7 @@ impl Kind {
             | Self::Crowd { .. }
             | Self::Probed(false, _)
             | Self::Peer(..)
+            | Self::Http2Peer(_)
             | Self::DeflatePeer(_)
             | Self::BroadcastPeer(_)
             | Self::Tokio(..)

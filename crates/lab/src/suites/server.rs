@@ -1,6 +1,7 @@
 use super::Lab;
 use super::bindings::{echo_in_c, python};
 use super::certificates::Certificates;
+use super::group;
 use super::key::Key;
 use super::kind::Kind;
 use super::peer::{Peer, target};
@@ -8,7 +9,7 @@ use crate::cpu::{Pinned, Placement, move_thread};
 use crate::load;
 use crate::{Error, Protocol};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -174,12 +175,7 @@ impl Process {
 
     /// Tells the server to stop.
     pub(super) fn stop(&self) {
-        if let Ok(pid) = i32::try_from(self.pid())
-            && let Some(pid) = Pid::from_raw(pid)
-        {
-            // Fails only if it has ended already.
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        group::tell(self.pid(), Signal::TERM);
     }
 
     /// Ends the server at once.
@@ -265,10 +261,6 @@ fn first_line(out: ChildStdout, patience: Duration) -> Option<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.stop();
-        if !self.ends_within(PATIENCE) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        group::end(&mut self.child, PATIENCE);
     }
 }

@@ -1,8 +1,8 @@
 use super::peer::Peer;
 use super::{Effort, Lab, Outcome};
 use super::{
-    bindings, deflate, echo, edge, feed, handshake, idle, latency, limits, million, offload, overview, peers, records,
-    scaling, stages, storm, tokio, windows, wire,
+    bindings, deflate, echo, edge, feed, fleet, handshake, http2, idle, latency, limits, million, offload, overview,
+    peers, records, scaling, stages, storm, tokio, windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
@@ -50,6 +50,10 @@ named! {
         Storm = "storm",
         /// The proxy, beside those of other projects.
         Edge = "edge",
+        /// WebSockets on streams of HTTP/2, beside HTTP/1.1 and servers of other projects.
+        Http2 = "http2",
+        /// The hub on processes that share topics by a broker, beside Centrifugo.
+        Fleet = "fleet",
         /// Market data of a simulated venue, to the decision, beside what others use.
         Feed = "feed",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
@@ -72,11 +76,17 @@ impl Suite {
         let is_short = lab.effort == Effort::Smoke && lab.peers.is_none();
         let has_peers = match self {
             Self::Peers | Self::Tokio => true,
-            Self::Latency | Self::Deflate | Self::Feed => !is_short,
+            Self::Latency | Self::Deflate | Self::Feed | Self::Http2 => !is_short,
             _ => false,
         };
         // Before pinning, so that the compiler has all CPUs.
-        let mut missing: Vec<String> = if has_peers { lab.find_peers()? } else { None }.into_iter().collect();
+        let is_given = lab.peers.is_some();
+        let mut missing: Vec<String> = match has_peers.then(|| lab.find_peers()) {
+            None => Vec::new(),
+            // One of several, which this suite can do without.
+            Some(Err(why)) if self == Self::Http2 && !is_given => vec![format!("axum is missing: {why}")],
+            Some(found) => found?.into_iter().collect(),
+        };
         if self == Self::Peers && lab.effort != Effort::Smoke {
             let built = lab.build_peers(&Peer::SIDE_BY_SIDE).into_iter();
             missing.extend(built.map(|(peer, why)| format!("{} is missing: {}", peer.name(), why.why())));
@@ -101,6 +111,8 @@ impl Suite {
             Self::Million => million::run,
             Self::Storm => storm::run,
             Self::Edge => edge::run,
+            Self::Http2 => http2::run,
+            Self::Fleet => fleet::run,
             Self::Feed => feed::run,
             Self::Wire => wire::run,
         };

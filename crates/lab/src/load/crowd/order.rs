@@ -1,3 +1,4 @@
+use crate::load::Errors;
 use crate::{Error, Latencies, Span};
 use std::sync::atomic::AtomicUsize;
 
@@ -18,12 +19,24 @@ pub(super) enum Order {
     Published,
     /// Expect the end of connections from now on.
     ExpectEnd,
+    /// Count errors from now on.
+    CountErrors,
+    /// Give the errors so far.
+    Errors,
 }
 
 /// An order done, with what was measured.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) latencies: Option<Latencies>,
+    /// The errors, and the number of connections that are open in spite of them.
+    pub(super) errors: Option<(Errors, usize)>,
+}
+
+impl Done {
+    pub(super) fn add_to(&self, latencies: &mut Latencies) {
+        self.latencies.iter().for_each(|some| latencies.add(some));
+    }
 }
 
 /// Counts of all threads.

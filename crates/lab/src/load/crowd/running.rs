@@ -1,4 +1,5 @@
 use super::order::{Counts, Done, Order, Report};
+use crate::load::Errors;
 use crate::load::progress::{Progress, Watch};
 use crate::load::server::PATIENCE;
 use crate::{Error, Latencies, Span};
@@ -39,6 +40,31 @@ impl RunningCrowd {
         self.shared.resumed.load(Ordering::Relaxed)
     }
 
+    /// Counts errors of connections from now on. Without this the first one ends the run.
+    ///
+    /// # Errors
+    /// A thread has failed.
+    pub fn count_errors(&mut self) -> Result<(), Error> {
+        self.order_all(|| Order::CountErrors);
+        self.all_done(&mut |_| {}, &mut || {})
+    }
+
+    /// The errors so far, and the number of connections that are open in spite of them.
+    ///
+    /// # Errors
+    /// A thread has failed.
+    pub fn errors(&mut self) -> Result<(Errors, usize), Error> {
+        let (mut errors, mut open) = (Errors::default(), 0);
+        self.order_all(|| Order::Errors);
+        let mut add = |done: Done| {
+            let (some, held) = done.errors.unwrap_or_default();
+            errors.merge(some);
+            open += held;
+        };
+        self.all_done(&mut add, &mut || {})?;
+        Ok((errors, open))
+    }
+
     /// Opens connections until there are `count`.
     ///
     /// # Errors
@@ -50,7 +76,7 @@ impl RunningCrowd {
             thread.order(Order::Open(count * (number + 1) / threads - count * number / threads));
         }
         let shared = Arc::clone(&self.shared);
-        self.all_done(None, &mut || watch(Progress::Connecting(shared.open.load(Ordering::Relaxed), count)))?;
+        self.all_done(&mut |_| {}, &mut || watch(Progress::Connecting(shared.open.load(Ordering::Relaxed), count)))?;
         self.open = count;
         Ok(began.elapsed())
     }
@@ -62,7 +88,7 @@ impl RunningCrowd {
     pub fn echo_on_each(&mut self) -> Result<Duration, Error> {
         let began = Instant::now();
         self.order_all(|| Order::EchoOnEach);
-        self.all_done(None, &mut || {})?;
+        self.all_done(&mut |_| {}, &mut || {})?;
         Ok(began.elapsed())
     }
 
@@ -75,7 +101,7 @@ impl RunningCrowd {
         self.order_all(|| Order::Echo { rate, span });
         let (began, all) = (Instant::now(), span.warmup + span.duration);
         let mut latencies = Latencies::new();
-        self.all_done(Some(&mut latencies), &mut || {
+        self.all_done(&mut |done| done.add_to(&mut latencies), &mut || {
             watch(Progress::Running((began.elapsed().as_secs_f64() / all.as_secs_f64()).min(1.0)));
         })?;
         Ok(latencies)
@@ -93,7 +119,7 @@ impl RunningCrowd {
         self.await_count(|counts| &counts.published)?;
         self.order_all(|| Order::Published);
         let mut latencies = Latencies::new();
-        self.all_done(Some(&mut latencies), &mut || {})?;
+        self.all_done(&mut |done| done.add_to(&mut latencies), &mut || {})?;
         Ok(latencies)
     }
 
@@ -103,7 +129,7 @@ impl RunningCrowd {
     /// A connection ended otherwise, or none for a minute although some were left.
     pub fn await_end(&mut self, stop: impl FnOnce()) -> Result<Duration, Error> {
         self.order_all(|| Order::ExpectEnd);
-        self.all_done(None, &mut || {})?;
+        self.all_done(&mut |_| {}, &mut || {})?;
         let began = Instant::now();
         stop();
         self.await_count(|counts| &counts.closed)?;
@@ -130,8 +156,8 @@ impl RunningCrowd {
         }
     }
 
-    /// Waits for the report of every thread, and adds up their latencies.
-    fn all_done(&self, mut latencies: Option<&mut Latencies>, watch: &mut dyn FnMut()) -> Result<(), Error> {
+    /// Waits for the report of every thread, and passes each to `add`.
+    fn all_done(&self, add: &mut dyn FnMut(Done), watch: &mut dyn FnMut()) -> Result<(), Error> {
         let mut missing = self.threads.len();
         while missing > 0 {
             watch();
@@ -141,9 +167,7 @@ impl RunningCrowd {
                 Err(RecvTimeoutError::Disconnected) => return Err(stopped()),
             };
             missing -= 1;
-            if let (Some(all), Some(some)) = (&mut latencies, &done.latencies) {
-                all.add(some);
-            }
+            add(done);
         }
         Ok(())
     }

@@ -100,9 +100,14 @@ impl Worker {
             }
             Order::Published => {
                 let published = std::mem::take(&mut self.tally.borrow_mut().published);
-                return Ok(Done { latencies: Some(published) });
+                return Ok(Done { latencies: Some(published), ..Done::default() });
             }
             Order::ExpectEnd => self.client.expect_end(),
+            Order::CountErrors => self.client.count_errors(),
+            Order::Errors => {
+                let errors = Some((self.client.take_errors(), self.client.held()));
+                return Ok(Done { errors, ..Done::default() });
+            }
         }
         Ok(Done::default())
     }
@@ -174,6 +179,6 @@ impl Worker {
         let mut tally = self.tally.borrow_mut();
         tally.since = None;
         let latencies = std::mem::take(&mut tally.latencies);
-        Ok(Done { latencies: Some(latencies) })
+        Ok(Done { latencies: Some(latencies), ..Done::default() })
     }
 }

@@ -3,7 +3,8 @@
 use super::super::echo_case::Shape;
 use super::super::{Key, Kind, Row, Subject};
 use super::program::Program;
-use crate::{Case, Metric, Protocol};
+use super::turn::Change;
+use crate::{Case, DriverKind, Metric, Protocol};
 
 /// Connections of requests and of the fixed rate, and messages per second at that rate.
 pub(super) const CONNECTIONS: usize = 100;
@@ -20,10 +21,13 @@ pub(super) const RETURNS: f64 = 2_000.0;
 pub(super) enum Who {
     /// Our proxy, or a server to compare with.
     Ours(Kind),
+    /// Our proxy, which passes messages instead of bytes.
+    Messages(DriverKind),
     Other(Program),
 }
 
 impl Who {
+    /// Whether it is our proxy that passes bytes.
     pub(super) const fn is_our_proxy(self) -> bool {
         matches!(self, Self::Ours(Kind::Proxy(_)))
     }
@@ -31,6 +35,7 @@ impl Who {
     pub(super) fn name(self) -> String {
         match self {
             Self::Ours(Kind::Proxy(driver)) => format!("tautline {driver}"),
+            Self::Messages(driver) => format!("tautline {driver}, messages"),
             Self::Ours(Kind::Tcp(_)) => "no proxy: tcp echo".to_owned(),
             Self::Ours(kind) => format!("no proxy: {}", kind.full_name()),
             Self::Other(program) => program.name().to_owned(),
@@ -40,6 +45,7 @@ impl Who {
     pub(super) fn case(self) -> Case {
         match self {
             Self::Ours(kind) => kind.case(),
+            Self::Messages(driver) => Kind::Proxy(driver).case().setup("messages"),
             Self::Other(program) => {
                 let tls = if program == Program::Caddy { "go" } else { "openssl" };
                 Case::default().protocol(Protocol::Wss).tls(tls).peer(program.name())
@@ -61,16 +67,27 @@ pub(super) enum Work {
     Handshake { resumed: bool },
     /// As `Rate`, while others return by resumed handshakes.
     Returns,
+    /// As `Rate`, to a new process that changes meanwhile.
+    Change(Change),
     /// Connections that do nothing, to a new process, after one echo on each.
     Idle(usize),
 }
 
 impl Work {
+    /// Whether such a proxy has a way to do it.
+    pub(super) fn is_known_to(self, who: Who) -> bool {
+        match self {
+            // Caddy can only end and begin anew.
+            Self::Change(Change::Program) => who != Who::Other(Program::Caddy),
+            _ => true,
+        }
+    }
+
     /// The metric by which servers are compared.
     pub(super) const fn judged(self) -> Metric {
         match self {
             Self::Echo(_) | Self::Get => Metric::ServerCpuPerMsg,
-            Self::Rate | Self::Returns => Metric::LatencyP99,
+            Self::Rate | Self::Returns | Self::Change(_) => Metric::LatencyP99,
             Self::Handshake { .. } => Metric::ServerCpuPerHandshake,
             Self::Idle(_) => Metric::RssPerConnection,
         }
@@ -84,6 +101,7 @@ impl Work {
             Self::Returns => format!("{RETURNS} returns a second"),
             Self::Handshake { resumed: false } => "full".to_owned(),
             Self::Handshake { resumed: true } => "resume".to_owned(),
+            Self::Change(change) => change.name().to_owned(),
             Self::Idle(connections) => format!("{connections} idle"),
         }
     }
@@ -111,6 +129,7 @@ impl Subject for EdgeCase {
             Work::Get => case.size(BODY).connections(CONNECTIONS).setup("GET"),
             Work::Rate => case.size(64).connections(CONNECTIONS).setup(format!("rate={RATE}").as_str()),
             Work::Returns => case.size(64).connections(CONNECTIONS).resumed(true).setup("storm"),
+            Work::Change(change) => case.size(64).connections(CONNECTIONS).setup(change.name()),
             Work::Handshake { resumed } => case.key(Key::P256.name()).resumed(resumed),
             Work::Idle(connections) => case.connections(connections).setup("one echo on each"),
         }

@@ -4,8 +4,11 @@
 //! CPU.
 
 mod case;
+mod change;
 mod program;
 mod report;
+mod site;
+mod turn;
 
 use super::echo_case::Shape;
 use super::{Certificates, ENGINES, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, row};
@@ -13,10 +16,11 @@ use crate::load::{self, Echo, Get, Handshakes, Storm};
 use crate::rounds::Plan;
 use crate::{Content, DriverKind, Error, Metric, Span, limit};
 use case::{BODY, CONNECTIONS, EdgeCase, EdgeRow, RATE, RETURNS, Who, Work, everyone};
-use program::{Installed, Program, Running};
+use program::{Installed, Program};
+use site::{Live, Site};
 use std::fs;
 use std::time::Duration;
-use tautline::Target;
+use turn::Change;
 
 /// Time for the rounds beyond the least number of them.
 const BUDGET: Duration = Duration::from_secs(420);
@@ -26,57 +30,6 @@ const PATH: &str = "/kib.txt";
 
 /// Handshakes at a time.
 const AT_ONCE: usize = 8;
-
-/// The parts that all servers of the suite share.
-struct Site {
-    certificates: Certificates,
-    /// The server behind the proxies.
-    backend: Process,
-    installed: Vec<Installed>,
-}
-
-/// A server that runs.
-enum Live {
-    Ours(Process),
-    Other(Running),
-}
-
-impl Site {
-    fn start(&self, lab: &Lab<'_>, who: Who) -> Result<Live, Error> {
-        match who {
-            Who::Ours(kind) => {
-                let to = format!("http://{}", self.backend.address);
-                let further: &[&str] = if who.is_our_proxy() { &["--to", &to] } else { &[] };
-                Ok(Live::Ours(Process::start_with(lab, kind, &self.certificates, None, further)?))
-            }
-            Who::Other(program) => {
-                let installed = self.installed.iter().find(|installed| installed.program == program);
-                let installed = installed.ok_or_else(|| Error::Failed(format!("{} is missing", program.name())))?;
-                Ok(Live::Other(Running::start(lab, installed, &self.certificates, self.backend.address)?))
-            }
-        }
-    }
-}
-
-impl Live {
-    fn server(&self) -> Result<load::Server, Error> {
-        match self {
-            Self::Ours(process) => process.server(),
-            Self::Other(running) => running.server(),
-        }
-    }
-
-    /// The server for requests of HTTP.
-    fn http(&self) -> Result<load::Server, Error> {
-        let mut server = self.server()?;
-        let address = server.target.address.take();
-        let mut target = Target::raw(&format!("https://127.0.0.1:{}/", server.target.port()))
-            .map_err(|error| Error::Failed(error.to_string()))?;
-        target.address = address;
-        server.target = target;
-        Ok(server)
-    }
-}
 
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let installed = find(lab, outcome);
@@ -101,8 +54,10 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     rows.retain(|row| all.iter().any(|(who, _)| *who == row.subject.who));
     let plan = Plan { least_rounds: if lab.effort == Effort::Thorough { 5 } else { 1 }, ..lab.plan(BUDGET) };
     row::measure_tolerant(lab, &mut rows, &plan, 0.0..1.0, |lab, case, _| {
-        if let Work::Idle(connections) = case.work {
-            return idle(lab, &site, case, connections);
+        match case.work {
+            Work::Idle(connections) => return idle(lab, &site, case, connections),
+            Work::Change(change) => return change::measure(lab, &site, case.who, change),
+            _ => {}
         }
         let live = all.iter().find(|(who, _)| *who == case.who).map(|(_, live)| live);
         let live = live.ok_or_else(|| Error::Failed("it does not run".to_owned()))?;
@@ -148,6 +103,7 @@ fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed]) -> Vec<
         Work::Handshake { resumed: true },
         Work::Returns,
     ]);
+    works.extend(Change::ALL.map(Work::Change));
     works.push(Work::Idle(match effort {
         Effort::Thorough => 1_000,
         Effort::Quick => 300,
@@ -156,12 +112,14 @@ fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed]) -> Vec<
     let mut rows = Vec::new();
     for work in works {
         let direct = drivers.iter().map(|&driver| Who::Ours(Kind::Wss(ENGINES[0], Key::P256, driver)));
+        let messages = drivers.iter().map(|&driver| Who::Messages(driver));
         let others: Vec<Who> = match work {
-            Work::Echo(_) => direct.chain([Who::Ours(Kind::Tcp(DriverKind::Epoll))]).collect(),
+            Work::Echo(_) => messages.chain(direct).chain([Who::Ours(Kind::Tcp(DriverKind::Epoll))]).collect(),
+            Work::Idle(_) => messages.collect(),
             Work::Rate => direct.collect(),
             _ => Vec::new(),
         };
-        let all = proxies.iter().copied().chain(others);
+        let all = proxies.iter().copied().filter(|who| work.is_known_to(*who)).chain(others);
         rows.extend(all.map(|who| Row::new(EdgeCase { who, work, unused: Vec::new() })));
     }
     rows
@@ -200,7 +158,7 @@ fn measure(lab: &Lab<'_>, live: &Live, case: &EdgeCase, body: &[u8]) -> Result<M
             }
             Ok(counts.measured.handshake_metrics())
         }
-        Work::Idle(_) => Err(Error::Failed("idle connections need a new process".to_owned())),
+        Work::Idle(_) | Work::Change(_) => Err(Error::Failed("this needs a new process".to_owned())),
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::echo_case::Shape;
 use super::super::{ENGINES, Kind, Outcome, Subject as _};
 use super::case::{BODY, CONNECTIONS, EdgeRow, RATE, RETURNS, Who, Work, everyone};
 use super::program::{Installed, Program};
+use super::turn::Change;
 use crate::rounds::Runs as _;
 use crate::stats::Ratio;
 use crate::table::{Table, bytes, optional};
@@ -22,6 +23,9 @@ const MEMORY: f64 = 0.25;
 
 /// Greatest ratio at 64 B to our server and a bare TCP echo together, which do the work of a proxy's two ends.
 const ENDS: f64 = 1.15;
+
+/// Greatest ratio of messages to bytes.
+const MESSAGES: f64 = 1.2;
 
 /// The proxies that are judged by.
 const JUDGES: [Program; 3] = [Program::Nginx, Program::NginxWheel, Program::Haproxy];
@@ -43,6 +47,7 @@ pub(super) fn report(outcome: &mut Outcome, rows: &[EdgeRow], installed: &[Insta
         bytes(BODY as u64),
         table(rows)
     );
+    outcome.text += &changes(rows);
     if !installed.is_empty() {
         let versions: Vec<_> = installed.iter().map(Installed::title).collect();
         outcome.text += &format!("\nBeside: {}.\n", versions.join(", "));
@@ -87,6 +92,44 @@ fn table(rows: &[EdgeRow]) -> Table {
     }))
 }
 
+/// The table of changes under load.
+fn changes(rows: &[EdgeRow]) -> String {
+    let table = Table::of(everyone(rows).into_iter().filter(|who| is_changed(rows, *who)).map(|who| {
+        let of = |change, metric| {
+            let row = rows.iter().find(|row| (row.subject.who, row.subject.work) == (who, Work::Change(change)));
+            optional(row.and_then(|row| row.median(metric)))
+        };
+        let [reload, program] = Change::ALL.map(|change| {
+            let metrics = [Metric::Errors, Metric::LatencyP99, Metric::LatencyMax, Metric::Processes];
+            metrics.map(|metric| of(change, metric))
+        });
+        let ([cut, p99, max, left], [cut2, p99_2, max2, left2]) = (reload, program);
+        [
+            ("<proxy", who.name()),
+            ("reload: cut", cut),
+            ("p99", p99),
+            ("max", max),
+            ("left", left),
+            ("program: cut", cut2),
+            ("p99", p99_2),
+            ("max", max2),
+            ("left", left2),
+        ]
+    }));
+    if table.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nReloads, and new processes of the program at the same path, under {RATE} messages a second on\n\
+         {CONNECTIONS} connections. cut: connections that ended. p99, max: us, of all messages meanwhile.\n\
+         left: processes afterwards, while the connections are open.\n\n{table}"
+    )
+}
+
+fn is_changed(rows: &[EdgeRow], who: Who) -> bool {
+    rows.iter().any(|row| row.subject.who == who && matches!(row.subject.work, Work::Change(_)))
+}
+
 /// The row with the least median of its work.
 fn best(rows: &[EdgeRow], work: Work, is_wanted: impl Fn(Who) -> bool) -> Option<&EdgeRow> {
     let wanted =
@@ -107,7 +150,19 @@ fn checks(rows: &[EdgeRow]) -> Vec<Check> {
         let ratio = (Metric::RatioToPeer, ours.over(other, work.judged()));
         Check::ratio(name, ours.subject.case(), ratio, Target::AtMost(most))
     });
-    beside.chain(ends(rows)).collect()
+    beside.chain(ends(rows)).chain(messages(rows)).collect()
+}
+
+/// Our proxy that passes messages over the one that passes bytes.
+fn messages(rows: &[EdgeRow]) -> impl Iterator<Item = Check> {
+    ECHOES.into_iter().filter_map(|(shape, _)| {
+        let work = Work::Echo(shape);
+        let ours = best(rows, work, |who| matches!(who, Who::Messages(_)))?;
+        let bytes = best(rows, work, Who::is_our_proxy)?;
+        let name = format!("{} over bytes", ours.subject.name());
+        let ratio = (Metric::RatioToPeer, ours.over(bytes, work.judged()));
+        Check::ratio(name, ours.subject.case(), ratio, Target::AtMost(MESSAGES))
+    })
 }
 
 /// Our proxy over its two ends alone: the TLS of a server with its clients, and a connection without TLS.
@@ -145,6 +200,7 @@ mod tests {
         let rows = [
             row(proxy(DriverKind::Epoll), echo, 20.0),
             row(proxy(DriverKind::Uring), echo, 16.0),
+            row(Who::Messages(DriverKind::Epoll), echo, 20.0),
             row(Who::Other(Program::Nginx), echo, 25.0),
             row(Who::Other(Program::Haproxy), echo, 32.0),
             // Not judged by.
@@ -155,6 +211,8 @@ mod tests {
             row(Who::Other(Program::Nginx), Work::Idle(300), 40_000.0),
             row(proxy(DriverKind::Epoll), Work::Get, 30.0),
             row(Who::Other(Program::Nginx), Work::Get, 20.0),
+            row(proxy(DriverKind::Epoll), Work::Change(Change::Reload), 300.0),
+            row(Who::Other(Program::NginxWheel), Work::Change(Change::Program), 123_456.0),
         ];
         let mut outcome = Outcome::of("edge");
         report(&mut outcome, &rows, &[]);
@@ -162,8 +220,9 @@ mod tests {
         let judged: Vec<_> = outcome.lines.iter().filter(|line| line.target.is_some()).collect();
         let values: Vec<_> = judged.iter().map(|line| (line.metric, line.value)).collect();
         let peer = Metric::RatioToPeer;
-        assert_eq!(values, [(peer, 0.64), (peer, 1.5), (peer, 0.05), (Metric::RatioToLimit, 1.0)]);
-        assert!(judged.iter().map(|line| line.target.unwrap().is_met_by(line.value)).eq([true, false, true, true]));
+        assert_eq!(values, [(peer, 0.64), (peer, 1.5), (peer, 0.05), (Metric::RatioToLimit, 1.0), (peer, 1.25)]);
+        let met = judged.iter().map(|line| line.target.unwrap().is_met_by(line.value));
+        assert!(met.eq([true, false, true, true, false]));
         assert_eq!(judged[0].case.driver.as_deref(), Some("uring"));
         assert!(outcome.text.contains("tautline uring, 64 B over nginx"), "{}", outcome.text);
     }

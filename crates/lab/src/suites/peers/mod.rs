@@ -44,6 +44,9 @@ const TARGETS: [(Option<f64>, Option<f64>); 6] = [
     (Some(0.1), None),
 ];
 
+/// Greatest server CPU for each handshake, full or resumed, over the best peer's.
+const HANDSHAKE: f64 = 0.9;
+
 /// Time for the rounds of each part.
 const BUDGET: Duration = Duration::from_secs(300);
 
@@ -88,7 +91,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     outcome.text = table(&echoes, &more);
     add_lines(outcome, &echoes);
     more.iter().for_each(|row| outcome.add_row(row));
-    report_targets(outcome, checks(&echoes));
+    report_targets(outcome, checks(&echoes).into_iter().chain(handshake_checks(&more)));
     outcome.text += &floor(&echoes);
     outcome.warnings.extend(failures.notes());
     Ok(())
@@ -221,6 +224,22 @@ pub(super) fn checks(rows: &[EchoRow]) -> Vec<Check> {
     checks
 }
 
+/// Targets of full and resumed handshakes with P-256, on the cheapest driver, against the best of all peers.
+fn handshake_checks(rows: &[Row<MoreCase>]) -> impl Iterator<Item = Check> {
+    [false, true].into_iter().filter_map(|resumed| {
+        let work = Work::Handshake { resumed };
+        let cheapest = |is_ours: bool| {
+            let of = rows.iter().filter(|row| row.subject.work == work && row.subject.kind.peer().is_none() == is_ours);
+            let cpu = |row: &&Row<MoreCase>| row.median(Metric::ServerCpuPerHandshake).unwrap_or(f64::INFINITY);
+            of.min_by(|a, b| cpu(a).total_cmp(&cpu(b)))
+        };
+        let (ours, theirs) = (cheapest(true)?, cheapest(false)?);
+        let ratio = ours.over(theirs, Metric::ServerCpuPerHandshake);
+        let name = format!("{} over {}", ours.subject.name(), theirs.subject.kind.name());
+        Check::ratio(name, ours.subject.case(), (Metric::RatioToPeer, ratio), Target::AtMost(HANDSHAKE))
+    })
+}
+
 /// Each provider's AEAD alone, for the records of one echo.
 fn aead_rows(effort: Effort) -> impl Iterator<Item = EchoRow> {
     let shapes = shapes(effort).into_iter().filter(|shape| shape.pipeline == 1);
@@ -269,6 +288,28 @@ mod tests {
         failures.collect(&[row, MoreCase::row(bun, Work::CommonRate, 1.0)], |case| case.kind);
         let notes: Vec<String> = failures.notes().collect();
         assert_eq!(notes, ["not measured: coder: it died", "not measured: wss bun, idle connections: it died"]);
+    }
+
+    #[test]
+    fn handshakes_are_judged_against_the_cheapest_peer() {
+        let kinds = more::servers(&[DriverKind::Epoll, DriverKind::Uring], &[Peer::Yawc, Peer::Uwebsockets]);
+        let mut rows = Vec::new();
+        for (resumed, times) in [(false, [100.0, 90.0, 120.0, 300.0]), (true, [80.0, 85.0, 90.0, 100.0])] {
+            for (&kind, us) in kinds.iter().zip(times) {
+                let mut row = MoreCase::row(kind, Work::Handshake { resumed }, 0.0);
+                row.samples.insert(Metric::ServerCpuPerHandshake, vec![us; 3]);
+                rows.push(row);
+            }
+        }
+        let mut outcome = Outcome::of("peers");
+        report_targets(&mut outcome, handshake_checks(&rows));
+        let text = outcome.text;
+        for part in
+            ["full handshakes over wss yawc", "0.75", "resumed handshakes over wss yawc", "0.89", "<= 0.90", "met"]
+        {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert_eq!(handshake_checks(&rows[..2]).count(), 0, "no peer was measured");
     }
 
     #[test]

@@ -1,0 +1,114 @@
+//! The server behind the proxies, and proxies that run in front of it.
+
+use super::super::running::Running;
+use super::super::{Certificates, Kind, Lab, Process};
+use super::case::Who;
+use super::program::{self, Installed, Program};
+use crate::load;
+use crate::{DriverKind, Error};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use tautline::Target;
+
+/// The longest message that our proxy passes.
+const LONGEST: &str = "1MiB";
+
+/// The parts that all servers of the suite share.
+pub(super) struct Site {
+    pub(super) certificates: Certificates,
+    /// The server behind the proxies.
+    pub(super) backend: Process,
+    pub(super) installed: Vec<Installed>,
+}
+
+/// A server that runs.
+pub(super) enum Live {
+    Ours(Process),
+    Other(Running),
+}
+
+impl Site {
+    pub(super) fn start(&self, lab: &Lab<'_>, who: Who) -> Result<Live, Error> {
+        match who {
+            Who::Ours(kind) => {
+                let to = format!("http://{}", self.backend.address);
+                let further: &[&str] = if who.is_our_proxy() { &["--to", &to] } else { &[] };
+                Ok(Live::Ours(Process::start_with(lab, kind, &self.certificates, None, further)?))
+            }
+            Who::Messages(driver) => {
+                let file = self.certificates.folder().join("messages.toml");
+                let keys = format!("messages = {{ max-size = \"{LONGEST}\" }}");
+                let text = configuration(self.backend.address, 0, &keys);
+                start_ours(lab, driver, &self.certificates, (&file, &text))
+            }
+            Who::Other(program) => Ok(start_other(lab, self, program, false)?.0),
+        }
+    }
+
+    pub(super) fn installed(&self, program: Program) -> Result<&Installed, String> {
+        let installed = self.installed.iter().find(|installed| installed.program == program);
+        installed.ok_or_else(|| format!("{} is missing", program.name()))
+    }
+}
+
+/// Starts a proxy of another project. Returns the file of its configuration too.
+pub(super) fn start_other(
+    lab: &Lab<'_>,
+    site: &Site,
+    program: Program,
+    changes: bool,
+) -> Result<(Live, PathBuf), Error> {
+    let installed = site.installed(program).map_err(Error::Failed)?;
+    let (running, file) = program::start(lab, installed, &site.certificates, site.backend.address, changes)?;
+    Ok((Live::Other(running), file))
+}
+
+impl Live {
+    /// The process that was started first.
+    pub(super) fn pid(&self) -> u32 {
+        match self {
+            Self::Ours(process) => process.pid(),
+            Self::Other(running) => running.pid(),
+        }
+    }
+
+    pub(super) fn server(&self) -> Result<load::Server, Error> {
+        match self {
+            Self::Ours(process) => process.server(),
+            Self::Other(running) => running.server(),
+        }
+    }
+
+    /// The server for requests of HTTP.
+    pub(super) fn http(&self) -> Result<load::Server, Error> {
+        let mut server = self.server()?;
+        let address = server.target.address.take();
+        let mut target = Target::raw(&format!("https://127.0.0.1:{}/", server.target.port()))
+            .map_err(|error| Error::Failed(error.to_string()))?;
+        target.address = address;
+        server.target = target;
+        Ok(server)
+    }
+}
+
+/// A configuration of our proxy: all to the server, with further keys of that route, and a route that differs by `number`.
+pub(super) fn configuration(backend: SocketAddr, number: u32, keys: &str) -> String {
+    format!(
+        "[[route]]\nto = \"echo\"\n{keys}\n\
+         [[route]]\npath = \"/changes/{number}\"\nanswer = {{ status = 204 }}\n\
+         [backend.echo]\nservers = [\"http://{backend}\"]\n"
+    )
+}
+
+/// Starts our proxy with a configuration in this file.
+pub(super) fn start_ours(
+    lab: &Lab<'_>,
+    driver: DriverKind,
+    certificates: &Certificates,
+    (file, text): (&Path, &str),
+) -> Result<Live, Error> {
+    fs::write(file, text).map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+    let further = ["--config", &file.to_string_lossy()];
+    Ok(Live::Ours(Process::start_with(lab, Kind::Proxy(driver), certificates, None, &further)?))
+}

@@ -1,0 +1,189 @@
+//! WebSockets and requests over HTTP/2, beside HTTP/1.1 and servers of other projects.
+//!
+//! Each server has one thread and a CPU of its own. HAProxy stands in front of a plain echo of ours, on the CPU of the load.
+
+mod case;
+mod program;
+mod report;
+
+use super::echo_case::Shape;
+use super::running::Running;
+use super::{Certificates, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, row};
+use crate::load::{self, Echo, Get};
+use crate::rounds::Plan;
+use crate::{Content, DriverKind, Error, Metric};
+use case::{BODY, Http2Case, Http2Row, IN_FLIGHT, Over, SHARED, Who, Work, everyone};
+use program::{Installed, Program};
+use std::fs;
+use std::time::Duration;
+use tautline::Target;
+
+/// Time for the rounds beyond the least number of them.
+const BUDGET: Duration = Duration::from_secs(240);
+
+/// The path of the requests.
+const PATH: &str = "/kib.txt";
+
+/// A server that runs.
+enum Live {
+    Ours(Process),
+    Other(Running),
+}
+
+impl Live {
+    /// The server for clients over `over`.
+    fn server(&self, over: Over) -> Result<load::Server, Error> {
+        let mut server = match self {
+            Self::Ours(process) => process.server(),
+            Self::Other(running) => running.server(),
+        }?;
+        server.http2 = over.streams();
+        Ok(server)
+    }
+
+    /// The server for requests of HTTP/2.
+    fn http(&self) -> Result<load::Server, Error> {
+        let mut server = self.server(Over::Http2(IN_FLIGHT))?;
+        let address = server.target.address.take();
+        let target = Target::raw(&format!("https://127.0.0.1:{}/", server.target.port()));
+        let mut target = target.map_err(|error| Error::Failed(error.to_string()))?;
+        target.address = address;
+        server.target = target;
+        Ok(server)
+    }
+}
+
+/// The parts that all servers of the suite share.
+struct Site {
+    certificates: Certificates,
+    /// The server behind HAProxy.
+    backend: Process,
+    /// The folder with the page.
+    files: String,
+    installed: Vec<Installed>,
+}
+
+impl Site {
+    fn start(&self, lab: &Lab<'_>, who: Who) -> Result<Live, Error> {
+        match who {
+            Who::Ours(kind) => {
+                let further: &[&str] = if kind.peer().is_none() { &["--files", &self.files] } else { &[] };
+                Ok(Live::Ours(Process::start_with(lab, kind, &self.certificates, None, further)?))
+            }
+            Who::Other(program) => {
+                let installed = self.installed.iter().find(|installed| installed.program == program);
+                let installed = installed.ok_or_else(|| Error::Failed(format!("{} is missing", program.name())))?;
+                let to = (self.backend.address, &*self.files);
+                Ok(Live::Other(program::start(lab, installed, &self.certificates, to)?))
+            }
+        }
+    }
+}
+
+pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+    if !cfg!(feature = "http2") {
+        let why = "this program was built without HTTP/2; build it with `--features http2`";
+        return Err(Error::Usage(why.to_owned()));
+    }
+    let installed = find(lab, outcome);
+    let certificates = Certificates::new(&[Key::P256])?;
+    let body: Vec<u8> = (b'a'..=b'z').cycle().take(BODY).collect();
+    let files = certificates.folder().join("files");
+    let written = fs::create_dir(&files).and_then(|()| fs::write(files.join(&PATH[1..]), &body));
+    written.map_err(|error| Error::Failed(format!("{}: {error}", files.display())))?;
+    let backend = Process::start_with(lab, Kind::Ws(lab.drivers[0]), &certificates, None, &[])?;
+    backend.run_on(lab.placement.load)?;
+    let mut rows = rows(lab, &installed);
+    let site = Site { certificates, backend, files: files.to_string_lossy().into_owned(), installed };
+    let mut all: Vec<(Who, Live)> = Vec::new();
+    for who in everyone(&rows) {
+        match site.start(lab, who) {
+            Ok(live) => all.push((who, live)),
+            Err(error) if !who.is_ours() => outcome.warnings.push(format!("not measured: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+    rows.retain(|row| all.iter().any(|(who, _)| *who == row.subject.who));
+    let plan = Plan { least_rounds: if lab.effort == Effort::Thorough { 5 } else { 1 }, ..lab.plan(BUDGET) };
+    row::measure_tolerant(lab, &mut rows, &plan, 0.0..1.0, |lab, case, _| {
+        if let Work::Idle(connections, over) = case.work {
+            return idle(lab, &site, case.who, (connections, over));
+        }
+        let live = all.iter().find(|(who, _)| *who == case.who).map(|(_, live)| live);
+        let live = live.ok_or_else(|| Error::Failed("it does not run".to_owned()))?;
+        measure(lab, live, case, &body)
+    })?;
+    report::report(outcome, &rows, &site.installed);
+    Ok(())
+}
+
+/// The programs of others. A smoke run has none.
+fn find(lab: &Lab<'_>, outcome: &mut Outcome) -> Vec<Installed> {
+    if lab.effort == Effort::Smoke {
+        return Vec::new();
+    }
+    let mut installed = Vec::new();
+    for program in Program::ALL {
+        match program.find() {
+            Ok(found) => installed.push(found),
+            Err(why) => outcome.warnings.push(format!("{} is missing: {why}", program.name())),
+        }
+    }
+    installed
+}
+
+/// Each work with each server, so that those that are compared are measured one after the other.
+fn rows(lab: &Lab<'_>, installed: &[Installed]) -> Vec<Http2Row> {
+    let drivers: &[DriverKind] = &lab.drivers;
+    let axum = lab.peers.is_some().then_some(Who::AXUM);
+    let is_there = |program: Program| installed.iter().any(|one| one.program == program).then_some(Who::Other(program));
+    let idle = match lab.effort {
+        Effort::Thorough => 2_000,
+        Effort::Quick => 600,
+        Effort::Smoke => 20,
+    };
+    let (small, large) = (Shape::of(64), Shape::of(65_536));
+    let one = Over::Http2(1);
+    let mut rows = Vec::new();
+    let mut add = |work: Work, whos: &mut dyn Iterator<Item = Who>| {
+        rows.extend(whos.map(|who| Row::new(Http2Case { who, work })));
+    };
+    for (shape, over) in
+        [(small, Over::Http1), (small, one), (small, Over::Http2(SHARED)), (large, Over::Http1), (large, one)]
+    {
+        // HTTP/1.1 is that of a server without HTTP/2.
+        let ours = drivers.iter().map(|&driver| Who::ours(over, driver));
+        let others = [axum, is_there(Program::Haproxy)].into_iter().flatten();
+        add(Work::Echo(shape, over), &mut ours.chain(others));
+    }
+    let others = [is_there(Program::Nginx), is_there(Program::H2o)].into_iter().flatten();
+    add(Work::Get, &mut drivers.iter().map(|&driver| Who::ours(one, driver)).chain(others));
+    for over in [Over::Http1, one, Over::Http2(SHARED)] {
+        add(Work::Idle(idle, over), &mut drivers.iter().map(|&driver| Who::ours(over, driver)).chain(axum));
+    }
+    rows
+}
+
+fn measure(lab: &Lab<'_>, live: &Live, case: &Http2Case, body: &[u8]) -> Result<Metrics, Error> {
+    let span = lab.span();
+    match case.work {
+        Work::Echo(Shape { size, connections, pipeline }, over) => {
+            let server = live.server(over)?;
+            let echo = Echo { server, connections, size, content: Content::Bytes, pipeline, rate: None, span };
+            Ok(echo.run(&mut |_| {})?.message_metrics(size))
+        }
+        Work::Get => {
+            let get = Get { server: live.http()?, connections: IN_FLIGHT, path: PATH, body: body.to_vec(), span };
+            Ok(get.run()?.answer_metrics(BODY))
+        }
+        Work::Idle(..) => Err(Error::Failed("idle connections need a new process".to_owned())),
+    }
+}
+
+/// Measures memory with a new process, because an old one has memory to reuse.
+fn idle(lab: &Lab<'_>, site: &Site, who: Who, (connections, over): (usize, Over)) -> Result<Metrics, Error> {
+    let live = site.start(lab, who)?;
+    let load = load::Idle { server: live.server(over)?, connections, duration: Duration::ZERO, echo: true };
+    let memory = load.run(&mut |_| {})?;
+    Ok(memory.rss_per_used_connection().map(|bytes| (Metric::RssPerConnection, bytes)).into_iter().collect())
+}
