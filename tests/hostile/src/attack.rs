@@ -21,8 +21,9 @@ const LEAST_SAMPLES: usize = 10;
 /// Whether a script is for a server.
 pub(crate) fn applies(script: &Script, target: &Target) -> bool {
     match script.over {
-        Over::All => !target.client_certificates,
-        Over::Tls => target.tls.is_some() && !target.client_certificates,
+        Over::All => !target.client_certificates && !target.http2,
+        Over::Tls => target.tls.is_some() && !target.client_certificates && !target.http2,
+        Over::Http2 => target.http2,
         Over::ClientCertificates => target.client_certificates,
     }
 }
@@ -111,6 +112,9 @@ fn meets(seen: &Seen, expect: &Expect) -> bool {
         }
         Expect::Hangup => seen.end.is_some() && seen.frames.is_empty() && seen.status.is_none() && seen.alert.is_none(),
         Expect::Word(word) => seen.word == *word,
+        Expect::GoAway(code) => seen.go_away == Some(*code) && seen.end.is_some(),
+        Expect::StreamReset(code) => seen.resets.contains(code) && seen.go_away.is_none(),
+        Expect::Ends(streams) => seen.ended >= *streams,
         Expect::Gone => true,
     }
 }

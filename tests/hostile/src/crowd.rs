@@ -2,15 +2,16 @@
 
 use crate::cpus::Cpus;
 use crate::honest::Honest;
+use crate::http2;
 use crate::outcome::Result;
 use crate::peer::Peer;
 use crate::report::Row;
 use crate::script::{Act, Begin, Expect, Over, Script, Step};
+use crate::scripts::http2::{WINDOW, bomb, echo, streams};
 use crate::server::{Material, Server, Target};
 use crate::tls;
 use crate::wire::{self, BINARY, CONTINUES, PING, RSV1, TEXT, TEXT_BEGINS, deflated, header, masked, upgrade};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,11 +19,13 @@ use tautline_testkit::raw_peer::kind::HANDSHAKE;
 
 /// The number of attackers of a crowd.
 const ATTACKERS: usize = 1_000;
+/// The number of attackers that have connections with HTTP/2 and stay within their limits: each has up to 100 streams.
+const CARRIERS: usize = 50;
 /// Most growth of the server's resident memory.
 const MOST_GROWTH: u64 = 64 << 20;
 /// How many times the quiet latency an attack may make of the honest one.
 const MOST_TIMES: f64 = 3.0;
-/// Milliseconds that an amplifier may add to it, if that is more.
+/// Milliseconds that an amplifier, or an attack by HTTP/2, may add to it, if that is more.
 const MOST_MORE: f64 = 2.0;
 /// Measurements of one attack: a stall of the machine does not last for all of them.
 const ROUNDS: usize = 3;
@@ -52,7 +55,59 @@ struct Crowd {
     attackers: usize,
 }
 
+/// The attacks over all protocols.
 fn crowds() -> Vec<Crowd> {
+    let mut all = over_http1();
+    all.extend(over_http2());
+    all.extend(within_limits());
+    all
+}
+
+/// The floods of HTTP/2, each by one attacker who comes again as soon as the server has ended its connection.
+fn over_http2() -> impl Iterator<Item = Crowd> {
+    crate::scripts::http2::floods().into_iter().map(|(name, bytes)| {
+        let crowd = amplifier(name, Begin::Http2, bytes);
+        Crowd { script: Script { group: "HTTP/2", ..crowd.script.over(Over::Http2) }, ..crowd }
+    })
+}
+
+/// Attackers with HTTP/2 that stay below the limits of a connection, so that the server ends none of them.
+fn within_limits() -> Vec<Crowd> {
+    let crowd = |name: &str, steps: Vec<Step>| {
+        let script = Script::new("HTTP/2", name, steps, Expect::Gone).begin(Begin::Http2).over(Over::Http2);
+        Crowd { script, again: false, needs_budget: false, attackers: CARRIERS }
+    };
+    let each = |number: u32, frames: &dyn Fn(u32) -> Vec<u8>| Step::Send(streams(number).flat_map(frames).collect());
+    let (often, seldom) = (Duration::from_millis(100), Duration::from_millis(500));
+    // 18 streams a second, of 20 that may be reset.
+    let streams_at_pace = |frames: &dyn Fn(u32) -> Vec<u8>| {
+        let numbers: Vec<u32> = streams(9 * 60).collect();
+        let turns = numbers.chunks(9).map(|some| Step::Send(some.iter().copied().flat_map(frames).collect()));
+        turns.flat_map(|turn| [turn, Step::Discard, Step::Pause(seldom)]).collect::<Vec<_>>()
+    };
+    let one_byte = Step::Send([http2::window(1, 1), http2::window(0, 1)].concat());
+    vec![
+        crowd("100 requests on each connection whose bodies never come", vec![each(100, &http2::post)]),
+        crowd("100 WebSockets on each connection that say nothing", vec![each(100, &http2::websocket)]),
+        crowd(
+            "echoes to windows that open byte by byte",
+            vec![
+                Step::Send(http2::setting(WINDOW, 1)),
+                each(50, &echo),
+                Step::Times(300, vec![one_byte, Step::Pause(often)]),
+            ],
+        )
+        .needs_budget(),
+        crowd("resets within the limit", streams_at_pace(&|one| [http2::get(one), http2::reset(one)].concat())),
+        crowd("bombs of compressed fields within the limit", streams_at_pace(&|one| bomb(one, 700))),
+        crowd(
+            "pings within the limit",
+            vec![Step::Times(60, vec![Step::Send(http2::ping().repeat(90)), Step::Discard, Step::Pause(seldom)])],
+        ),
+    ]
+}
+
+fn over_http1() -> Vec<Crowd> {
     let crowd = |name: &str, begin: Begin, steps: Vec<Step>| {
         let script = Script::new("1,000 attackers", name, steps, Expect::Gone).begin(begin);
         Crowd { script, again: false, needs_budget: false, attackers: ATTACKERS }
@@ -141,13 +196,17 @@ impl Crowd {
 
     /// The highest honest latency beside it, in milliseconds.
     fn most(&self, quiet: f64) -> f64 {
-        let more = if self.attackers == 1 { MOST_MORE } else { 0.0 };
+        let more = if self.may_add() { MOST_MORE } else { 0.0 };
         (MOST_TIMES * quiet).max(quiet + more)
     }
 
     /// The rest of the expectation.
     fn or_more(&self) -> String {
-        if self.attackers == 1 { format!(", or {MOST_MORE} ms more") } else { String::new() }
+        if self.may_add() { format!(", or {MOST_MORE} ms more") } else { String::new() }
+    }
+
+    fn may_add(&self) -> bool {
+        self.attackers == 1 || self.script.over == Over::Http2
     }
 
     fn needs_budget(self) -> Self {
@@ -202,8 +261,7 @@ pub(crate) fn run(
 
 /// The option of `taut serve` for its budget of memory, if it has one.
 fn budget(taut: &Path) -> Option<&'static str> {
-    let help = Command::new(taut).args(["serve", "--help"]).output().ok()?;
-    String::from_utf8_lossy(&help.stdout).contains(BUDGET).then_some(BUDGET)
+    crate::server::offers(taut, BUDGET).then_some(BUDGET)
 }
 
 /// Measures one attack.

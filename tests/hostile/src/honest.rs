@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Certificate of the authority that the server must have; without it there is no TLS.
     #[arg(long)]
     roots: Option<PathBuf>,
+    /// Open the WebSockets on streams of HTTP/2.
+    #[arg(long)]
+    http2: bool,
     /// Run on the server's CPU, before everything else there.
     #[arg(long)]
     beside_server: bool,
@@ -52,6 +55,9 @@ impl Honest {
         command.args(["--taut", "none", "--folder", "none", "honest", &server.address.to_string()]);
         if server.target.tls.is_some() {
             command.arg("--roots").arg(&server.roots_file);
+        }
+        if server.target.http2 {
+            command.arg("--http2");
         }
         if beside_server {
             command.arg("--beside-server");
@@ -109,7 +115,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn begin(arguments: &Arguments, samples: &Arc<Samples>) -> Result<()> {
     let roots = arguments.roots.as_ref().map(std::fs::read_to_string).transpose()?;
     for number in 0..THREADS {
-        let open = |_| Peer::websocket(arguments.address, roots.as_deref());
+        let open = |_| match &roots {
+            Some(roots) if arguments.http2 => Peer::stream(arguments.address, roots),
+            _ => Peer::websocket(arguments.address, roots.as_deref()),
+        };
         let peers = (0..CONNECTIONS / THREADS).map(open).collect::<Result<Vec<_>>>()?;
         let samples = samples.clone();
         thread::spawn(move || {
@@ -151,7 +160,7 @@ fn converse(mut peers: Vec<Peer>, samples: &Samples, number: usize) -> Result<()
         let which = turn % peers.len();
         let peer = &mut peers[which];
         let text = format!("honest {number} {turn}");
-        peer.send(&wire::masked(TEXT, text.as_bytes()))?;
+        peer.send_message(&wire::masked(TEXT, text.as_bytes()))?;
         let frame = loop {
             let frame = peer.frame().map_err(|error| format!("an honest connection waits in vain: {error}"))?;
             match frame.first {

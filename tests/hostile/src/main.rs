@@ -4,7 +4,9 @@
 mod attack;
 mod cpus;
 mod crowd;
+mod edge;
 mod honest;
+mod http2;
 mod outcome;
 mod peer;
 mod report;
@@ -16,8 +18,10 @@ mod servers;
 mod soak;
 mod tls;
 mod wire;
+mod witness;
 
 use clap::Parser;
+use edge::Edge;
 use honest::Honest;
 use outcome::Result;
 use report::{Report, Row};
@@ -27,6 +31,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
+
+/// The engine whose server is attacked over HTTP/2, too.
+const OVER_HTTP2: &str = "fused";
 
 /// Attack programs of this project, and load them for long.
 #[derive(Debug, Parser)]
@@ -119,7 +126,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         }
         Task::Soak { engine, driver, connections, seconds, seed } => {
             let tls = (engine != "ws").then(|| engine.clone());
-            let target = Target { tls, driver: driver.clone(), client_certificates: false };
+            let target = Target { tls, driver: driver.clone(), ..Target::default() };
             let time = Duration::from_secs(*seconds);
             let plan = soak::Plan { target, connections: *connections, time, seed: *seed };
             soak::run(&arguments.taut, &material()?, &plan)
@@ -128,13 +135,17 @@ fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 impl Attacks {
-    fn targets(&self) -> Vec<Target> {
+    /// The compositions. HTTP/2 is the same with all engines, and one of them is attacked over it if the program has it.
+    fn targets(&self, has_http2: bool) -> Vec<Target> {
         let mut targets = Vec::new();
         for engine in &self.engine {
             for driver in &self.driver {
                 let tls = (engine != "ws").then(|| engine.clone());
-                let target = Target { tls, driver: driver.clone(), client_certificates: false };
+                let target = Target { tls, driver: driver.clone(), ..Target::default() };
                 targets.push(target.clone());
+                if engine == OVER_HTTP2 && has_http2 {
+                    targets.push(Target { http2: true, ..target.clone() });
+                }
                 if target.tls.is_some() {
                     targets.push(Target { client_certificates: true, ..target });
                 }
@@ -155,8 +166,12 @@ fn attack_all(arguments: &Arguments, material: &Material, attacks: &Attacks) -> 
     let scripts = &scripts::all();
     let mut failures = Vec::new();
     let mut servers = Vec::new();
+    let has_http2 = server::offers(&arguments.taut, server::HTTP2);
+    if !has_http2 {
+        eprintln!("LEFT OUT HTTP/2: this `taut serve` has none");
+    }
     let started: Result<Vec<Server>> = attacks
-        .targets()
+        .targets(has_http2)
         .iter()
         .map(|target| Server::start(&arguments.taut, material, target, &["--deflate"]))
         .collect();
@@ -178,6 +193,7 @@ fn attack_all(arguments: &Arguments, material: &Material, attacks: &Attacks) -> 
     let wanted =
         |name: &str| attacks.only.as_deref().is_none_or(|only| name.contains(only) || "hostile servers".contains(only));
     servers::run(&arguments.taut, material, wanted).into_iter().for_each(|row| report.add(row));
+    failures.extend(attack_proxies(arguments, material, attacks, &mut report)?);
     attack_slowly(&servers, scripts, attacks, &mut report);
     for server in servers {
         let target = server.target.clone();
@@ -207,6 +223,39 @@ fn attack_quickly(
     Ok((rows, leak.then(|| format!("{} descriptors, {before} before", server.descriptors()))))
 }
 
+/// Runs the scripts of HTTP against proxies with their engine and without TLS. Returns their failures as a whole.
+fn attack_proxies(
+    arguments: &Arguments,
+    material: &Material,
+    attacks: &Attacks,
+    report: &mut Report,
+) -> Result<Vec<String>> {
+    let (scripts, mut failures) = (scripts::of_proxies(), Vec::new());
+    let wanted: Vec<_> = scripts.iter().filter(|(number, script)| attacks.is_wanted(number, script)).collect();
+    let is_engine =
+        |target: &Target| !target.client_certificates && target.tls.as_deref().is_none_or(|tls| tls == "fused");
+    for target in attacks.targets(false).into_iter().filter(is_engine).filter(|_| !wanted.is_empty()) {
+        let edge = Edge::start(&arguments.taut, material, &target)?;
+        let before = edge.proxy.descriptors();
+        wanted
+            .iter()
+            .filter(|(_, script)| !script.slow)
+            .for_each(|(number, script)| report.add(edge.attack(number, script)));
+        thread::scope(|scope| {
+            let slow = wanted.iter().filter(|(_, script)| script.slow);
+            let running: Vec<_> =
+                slow.map(|(number, script)| scope.spawn(|| attack::run(&edge.proxy, None, number, script))).collect();
+            running.into_iter().filter_map(|one| one.join().ok()).for_each(|row| report.add(row));
+        });
+        // A pool keeps connections to the server for 30 s.
+        if !edge.proxy.settles_at(before, Duration::from_secs(45)) {
+            failures.push(format!("{}: {} descriptors, {before} before", edge.proxy.target, edge.proxy.descriptors()));
+        }
+        failures.extend(edge.stop().err().map(|error| format!("the proxy of {target}: {error}")));
+    }
+    Ok(failures)
+}
+
 /// Runs the scripts that wait for deadlines, all of them at the same time.
 fn attack_slowly(servers: &[Server], scripts: &[(String, Script)], attacks: &Attacks, report: &mut Report) {
     thread::scope(|scope| {
@@ -228,7 +277,8 @@ fn attack_slowly(servers: &[Server], scripts: &[(String, Script)], attacks: &Att
 fn attack_in_crowds(arguments: &Arguments, material: &Material, attacks: &Attacks, time: Duration) -> Result<bool> {
     let mut report = Report::new(attacks.json, true);
     let mut left_out = Vec::new();
-    for target in attacks.targets().iter().filter(|target| !target.client_certificates) {
+    let has_http2 = server::offers(&arguments.taut, server::HTTP2);
+    for target in attacks.targets(has_http2).iter().filter(|target| !target.client_certificates) {
         let wanted = |script: &Script| attacks.is_wanted("", script);
         let rows = |row| report.add(row);
         left_out.extend(crowd::run(&arguments.taut, material, target, time, (wanted, rows))?);

@@ -1,5 +1,6 @@
 //! An attacker's end of a connection, byte by byte.
 
+use crate::http2::{self, Streams};
 use crate::outcome::Result;
 use crate::script::{Begin, Step};
 use crate::seen::{End, Seen};
@@ -33,6 +34,8 @@ pub(crate) struct Peer {
     wire: Vec<u8>,
     /// Received plain bytes.
     pub(crate) plain: Vec<u8>,
+    /// HTTP/2, if the connection speaks it.
+    streams: Option<Streams>,
     seen: Seen,
 }
 
@@ -42,12 +45,16 @@ impl Peer {
         let mut peer = Self::connect(server.address)?;
         peer.below_tls = server.target.tls.is_some() && begin == Begin::Tcp;
         if begin != Begin::Tcp && server.target.tls.is_some() {
-            peer.raw = Some(tls::connect(&mut peer.stream, &server.roots)?);
+            peer.raw = Some(tls::connect(&mut peer.stream, &server.roots, begin == Begin::Http2)?);
         }
         match begin {
             Begin::Tcp | Begin::Secure => {}
             Begin::Open => peer.upgrade("")?,
             Begin::Deflate => peer.upgrade("Sec-WebSocket-Extensions: permessage-deflate\r\n")?,
+            Begin::Http2 => {
+                peer.streams = Some(Streams::default());
+                peer.send(&http2::preface())?;
+            }
         }
         Ok(peer)
     }
@@ -55,9 +62,35 @@ impl Peer {
     /// Opens a WebSocket, over TLS with these roots if there are some.
     pub(crate) fn websocket(address: SocketAddr, roots: Option<&str>) -> Result<Self> {
         let mut peer = Self::connect(address)?;
-        peer.raw = roots.map(|roots| tls::connect(&mut peer.stream, roots)).transpose()?;
+        peer.raw = roots.map(|roots| tls::connect(&mut peer.stream, roots, false)).transpose()?;
         peer.upgrade("")?;
         Ok(peer)
+    }
+
+    /// Opens a WebSocket on a stream of HTTP/2.
+    pub(crate) fn stream(address: SocketAddr, roots: &str) -> Result<Self> {
+        let mut peer = Self::connect(address)?;
+        peer.raw = Some(tls::connect(&mut peer.stream, roots, true)?);
+        peer.send(&[http2::preface(), http2::websocket(http2::STREAM)].concat())?;
+        peer.streams = Some(Streams::honest());
+        while peer.seen.status.is_none() {
+            if !peer.read()? {
+                return Err("the server hung up before it answered on the stream".into());
+            }
+        }
+        if peer.seen.status != Some(200) {
+            return Err(format!("a WebSocket over HTTP/2 was answered with {:?}", peer.seen.status).into());
+        }
+        peer.seen = Seen::default();
+        Ok(peer)
+    }
+
+    /// Sends bytes of the WebSocket of an honest client, which may be on a stream.
+    pub(crate) fn send_message(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.streams {
+            Some(_) => self.send(&http2::frame(http2::DATA, 0, http2::STREAM, bytes)),
+            None => self.send(bytes),
+        }
     }
 
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
@@ -72,6 +105,7 @@ impl Peer {
             below_tls: false,
             wire: Vec::new(),
             plain: Vec::new(),
+            streams: None,
             seen: Seen::default(),
         })
     }
@@ -186,13 +220,23 @@ impl Peer {
             Ok(0) => self.seen.end = Some(End::Finished),
             Ok(len) => {
                 self.wire.extend_from_slice(&bytes[..len]);
+                let before = if self.streams.is_some() { std::mem::take(&mut self.plain) } else { Vec::new() };
                 self.open();
+                self.read_streams(before)?;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(error),
             Err(_) => self.seen.end = Some(End::Reset),
         }
         Ok(self.seen.end.is_none())
+    }
+
+    /// Reads the frames of HTTP/2 in the plain bytes, whose data follows the bytes `before`. Sends what an honest client owes.
+    fn read_streams(&mut self, before: Vec<u8>) -> io::Result<()> {
+        let Some(streams) = &mut self.streams else { return Ok(()) };
+        let (frames, mut owed) = (std::mem::replace(&mut self.plain, before), Vec::new());
+        streams.read(&frames, &mut self.seen, &mut self.plain, &mut owed);
+        if owed.is_empty() { Ok(()) } else { self.send(&owed).map_err(io::Error::other) }
     }
 
     /// Opens the whole records among the received bytes.

@@ -31,6 +31,8 @@ pub(crate) enum Over {
     Tls,
     /// With TLS, and client certificates are required.
     ClientCertificates,
+    /// With HTTP/2.
+    Http2,
 }
 
 /// The state in which a script gets its connection.
@@ -44,6 +46,8 @@ pub(crate) enum Begin {
     Open,
     /// An open WebSocket with permessage-deflate.
     Deflate,
+    /// After the TLS handshake, the preface and the settings of HTTP/2.
+    Http2,
 }
 
 /// The course of an attack.
@@ -107,6 +111,12 @@ pub(crate) enum Expect {
     Hangup,
     /// A program reports this word.
     Word(&'static str),
+    /// GOAWAY with this code, and then the end of the connection.
+    GoAway(u32),
+    /// A stream is reset with this code.
+    StreamReset(u32),
+    /// So many streams have ended.
+    Ends(usize),
     /// The attacker is gone, and the server has nothing to say.
     Gone,
 }
@@ -129,6 +139,9 @@ impl fmt::Display for Expect {
             Self::Pong(_) => f.write_str("pong"),
             Self::Hangup => f.write_str("hang-up"),
             Self::Word(word) => f.write_str(word),
+            Self::GoAway(code) => write!(f, "GOAWAY {code}"),
+            Self::StreamReset(code) => write!(f, "RST_STREAM {code}"),
+            Self::Ends(streams) => write!(f, "{streams} streams ended"),
             Self::Gone => f.write_str("gone"),
         }
     }

@@ -12,6 +12,12 @@ pub(crate) struct Seen {
     /// The number of the alert, if there was a fatal one.
     pub(crate) alert: Option<u8>,
     pub(crate) end: Option<End>,
+    /// The code of GOAWAY.
+    pub(crate) go_away: Option<u32>,
+    /// The codes by which streams were reset.
+    pub(crate) resets: Vec<u32>,
+    /// Streams whose direction of the server has ended.
+    pub(crate) ended: usize,
     /// A program's finding.
     pub(crate) word: &'static str,
 }
@@ -41,6 +47,9 @@ impl Seen {
         parts.extend((pongs > 0).then(|| if pongs == 1 { "pong".to_owned() } else { format!("{pongs} pongs") }));
         parts.extend(self.close().map(|code| format!("close {code}")));
         parts.extend(self.alert.map(|alert| format!("alert {alert}")));
+        parts.extend((self.ended > 0).then(|| format!("{} streams ended", self.ended)));
+        parts.extend(self.resets.last().map(|code| format!("RST_STREAM {code}")));
+        parts.extend(self.go_away.map(|code| format!("GOAWAY {code}")));
         parts.extend(self.end.map(|end| if end == End::Finished { "end".to_owned() } else { "reset".to_owned() }));
         if parts.is_empty() { "open, silent".to_owned() } else { parts.join(", ") }
     }

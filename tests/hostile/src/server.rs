@@ -12,19 +12,34 @@ use tautline::Certificate;
 use tautline_dev_cert::{Authority, Leaf, Usage, Validity};
 
 /// The composition of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Target {
     /// The TLS engine; `None` is plain `ws`.
     pub(crate) tls: Option<String>,
     pub(crate) driver: String,
     /// Client certificates are required.
     pub(crate) client_certificates: bool,
+    /// Attackers and the honest speak HTTP/2.
+    pub(crate) http2: bool,
+    /// Words behind the name of one that is no server alone, with a space in front.
+    pub(crate) place: &'static str,
+}
+
+/// The option of `taut serve` for HTTP/2.
+pub(crate) const HTTP2: &str = "--http2";
+
+/// Whether `taut serve` has an option.
+pub(crate) fn offers(taut: &Path, option: &str) -> bool {
+    let help = Command::new(taut).args(["serve", "--help"]).output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(option))
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.tls.as_deref().unwrap_or("ws");
-        write!(f, "{scheme} {}{}", self.driver, if self.client_certificates { " client-ca" } else { "" })
+        let client = if self.client_certificates { " client-ca" } else { "" };
+        let http2 = if self.http2 { " http2" } else { "" };
+        write!(f, "{scheme} {}{client}{http2}{}", self.driver, self.place)
     }
 }
 
@@ -91,11 +106,22 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `taut serve --app echo` with further arguments.
     pub(crate) fn start(taut: &Path, material: &Material, target: &Target, further: &[&str]) -> Result<Self> {
-        let log = material.file(&format!("{target}.log").replace(' ', "-"));
         let mut command = Command::new(taut);
+        command.args(["serve", "--app", "echo"]).args(further);
+        Self::spawn(command, material, target)
+    }
+
+    /// Starts `taut proxy` with this configuration.
+    pub(crate) fn start_proxy(taut: &Path, material: &Material, target: &Target, file: &Path) -> Result<Self> {
+        let mut command = Command::new(taut);
+        command.args(["proxy", "--config"]).arg(file);
+        Self::spawn(command, material, target)
+    }
+
+    fn spawn(mut command: Command, material: &Material, target: &Target) -> Result<Self> {
+        let log = material.file(&format!("{target}.log").replace(' ', "-"));
         // Core dumps allowed: otherwise only root sees what memory the process has.
-        command.args(["serve", "--app", "echo", "--listen", "127.0.0.1:0", "--core-dumps"]);
-        command.args(["--driver", &target.driver]).args(further);
+        command.args(["--listen", "127.0.0.1:0", "--core-dumps", "--driver", &target.driver]);
         match &target.tls {
             None => command.arg("--plain"),
             Some(engine) => {
@@ -103,11 +129,14 @@ impl Server {
                 command.args(["--tls", engine])
             }
         };
+        if target.http2 {
+            command.arg(HTTP2);
+        }
         if target.client_certificates {
             command.arg("--client-ca").arg(material.file("ca.pem"));
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
-        let mut child = command.spawn().map_err(|error| format!("cannot start {}: {error}", taut.display()))?;
+        let mut child = command.spawn().map_err(|error| format!("cannot start {target}: {error}"))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;

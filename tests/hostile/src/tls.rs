@@ -16,10 +16,11 @@ use tautline_testkit::raw_peer::RawPeer;
 /// Edits a flight of a client, by its number from 0. An empty flight ends the handshake there.
 pub(crate) type Edit = fn(usize, Vec<u8>) -> Vec<u8>;
 
-/// The handshake of a client whose records are sealed by hand from then on.
-pub(crate) fn connect(stream: &mut TcpStream, roots: &str) -> Result<RawPeer> {
+/// The handshake of a client whose records are sealed by hand from then on. It may ask for HTTP/2.
+pub(crate) fn connect(stream: &mut TcpStream, roots: &str, http2: bool) -> Result<RawPeer> {
+    let protocols: &[&[u8]] = if http2 { &[b"h2"] } else { &[] };
     // The test kit panics if a handshake fails.
-    catch_unwind(AssertUnwindSafe(|| RawPeer::connect(stream, roots, None)))
+    catch_unwind(AssertUnwindSafe(|| RawPeer::connect_by(stream, roots, protocols)))
         .map_err(|_| "the TLS handshake failed".into())
 }
 

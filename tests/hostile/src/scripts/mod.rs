@@ -6,6 +6,8 @@ mod deflate;
 mod extensions;
 mod floods;
 mod frames;
+pub(crate) mod http2;
+mod smuggling;
 mod text;
 mod tls;
 mod transport;
@@ -26,6 +28,9 @@ pub(crate) fn all() -> Vec<(String, Script)> {
         tls::scripts(),
         transport::scripts(),
         clients::scripts(),
+        // The hostile servers are group 11.
+        Vec::new(),
+        http2::scripts(),
     ];
     let numbered = (1..).zip(groups).flat_map(|(group, scripts)| {
         (1..).zip(scripts).map(move |(number, script)| (format!("{group}.{number}"), script))
@@ -33,15 +38,23 @@ pub(crate) fn all() -> Vec<(String, Script)> {
     numbered.collect()
 }
 
+/// The scripts of HTTP that run against proxies, with their numbers: those of servers, and a group of their own.
+pub(crate) fn of_proxies() -> Vec<(String, Script)> {
+    let own = (1..).zip(smuggling::scripts()).map(|(number, script)| (format!("12.{number}"), script));
+    let shared = all().into_iter().filter(|(_, script)| script.group == upgrade::GROUP);
+    shared.chain(own).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::all;
+    use super::{all, of_proxies};
     use std::collections::BTreeSet;
 
     #[test]
     fn every_script_has_its_own_name() {
         let mut names = BTreeSet::new();
-        for (number, script) in all() {
+        let own = of_proxies().into_iter().filter(|(number, _)| number.starts_with("12."));
+        for (number, script) in all().into_iter().chain(own) {
             assert!(!script.expect.is_empty(), "{number} expects nothing");
             assert!(names.insert((script.group, script.name.clone())), "{number} {} is there twice", script.name);
         }

@@ -4,7 +4,7 @@ use crate::script::{Begin, Expect, Script, Step};
 use crate::wire::{TEXT, masked, upgrade};
 use std::time::Duration;
 
-const GROUP: &str = "upgrade requests";
+pub(super) const GROUP: &str = "upgrade requests";
 const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const REST: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n";
 
