@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::cargo;
+use crate::cargo::everything;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
@@ -16,23 +16,14 @@ const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd";
 const VERSION: &str = "v2.10.3";
 const TOOLS: [&str; 2] = ["pebble", "pebble-challtestsrv"];
 
-/// Nothing else compiles `taut serve --acme`, or the feature of the library. Some TLS libraries answer HTTP-01 only.
-const BUILD: [&str; 6] =
-    ["--package", "tautline", "--package", "tautline-cli", "--features", "tautline-cli/acme,tautline-cli/engines"];
-
-/// The feature without warnings, and its tests against an authority with its faults on.
+/// `taut serve --acme` with each TLS library, some of which answer HTTP-01 only, against an authority with its faults on.
 pub(crate) fn test(context: &Context) -> Outcome {
     let pebble = pebble(context)?;
-    let mut clippy = cargo(&["clippy", "--locked", "--all-targets"]);
-    run(clippy.args(BUILD).args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut doc = cargo(&["doc", "--locked", "--no-deps"]);
-    run(doc.args(BUILD).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
-    run(cargo(&["test", "--locked", "--lib", "--bins"]).args(BUILD).arg("acme"), context.deadline)?;
-    let mut test = cargo(&["test", "--locked", "--test", "acme"]);
+    let mut test = everything(&["test", "--test", "acme"]);
     if let Some(folder) = pebble {
         test.env("TAUTLINE_PEBBLE", folder);
     }
-    run(test.args(BUILD).args(["--", "--include-ignored", "--nocapture"]), context.deadline)
+    run(test.args(["--", "--include-ignored", "--nocapture"]), context.deadline)
 }
 
 /// The folder of the pebble that Go builds; `None` if that of the system is to be used.

@@ -24,7 +24,8 @@ pub(crate) fn tests(test: &mut Command, name: &str, context: &Context) -> Outcom
     let mut output = String::new();
     for selection in selections {
         let mut some = Command::new(test.get_program());
-        some.args(test.get_args()).args(selection).current_dir(paths::root());
+        // A selection brings its own arguments for the tests.
+        some.args(test.get_args().take_while(|argument| *argument != "--")).args(selection).current_dir(paths::root());
         some.envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))));
         run_copied(&mut some, &log, context.deadline)?;
         output += &fs::read_to_string(&log)?;

@@ -3,6 +3,7 @@
 mod checks;
 mod chromium;
 mod fixture;
+mod http2;
 mod hub;
 mod live;
 mod proxied;
@@ -47,6 +48,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     loads_alone_and_without_errors(&mut browser, &url)?;
     live::test(context, &mut browser, &folder)?;
     proxied::test(context, &mut browser)?;
+    http2::test(context, program, &folder)?;
     hub::test(context, &mut browser)?;
     println!("pictures: {}", folder.display());
     Ok(())

@@ -42,19 +42,10 @@ pub(crate) fn tool(context: &Context, name: &str, version: &str, wheel: Option<&
     Ok(program)
 }
 
-/// Packages with so many dependencies of their own that only the stage with their tests compiles them.
-const APART: [&str; 2] = ["tautline-nats", "tautline-redis"];
-
-/// A cargo command in the checkout. The workspace is that without [`APART`].
+/// A cargo command in the checkout.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
-    for argument in arguments {
-        command.arg(argument);
-        if *argument == "--workspace" {
-            command.args(APART.map(|package| ["--exclude", package]).as_flattened());
-        }
-    }
-    command.current_dir(paths::root());
+    command.args(arguments).current_dir(paths::root());
     command
 }
 
@@ -84,19 +75,21 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
         .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
 }
 
-/// A cargo command for the packages that a TLS library or a driver can be built into, with all of these built in. Such
-/// commands share their artifacts.
+/// A cargo command for the workspace with every feature: TLS libraries, drivers, brokers, HTTP/2, certificates by themselves.
+///
+/// Cargo compiles a dependency once for each set of its features, and adds up those that the selected packages want. So such
+/// commands share their artifacts as long as each selects the whole workspace.
 pub(crate) fn everything(command: &[&str]) -> Command {
-    let mut features = vec!["tautline-cli/engines", "tautline-cli/wolfssl"];
+    let mut features =
+        ["acme", "engines", "http2", "nats", "redis", "wolfssl"].map(|name| format!("tautline-cli/{name}")).to_vec();
     if has_libressl() {
-        features.push("tautline-cli/libressl");
+        features.push("tautline-cli/libressl".to_owned());
     }
     if cfg!(target_os = "linux") {
-        features.push("tautline-cli/xdp");
+        features.push("tautline-cli/xdp".to_owned());
     }
-    let packages = ["tautline", "tautline-cli", "tautline-lab"].into_iter().chain(LIBRARIES);
     let mut cargo = cargo(command);
-    cargo.args(packages.flat_map(|package| ["-p", package])).args(["--locked", "--features", &features.join(",")]);
+    cargo.args(["--workspace", "--locked", "--features", &features.join(",")]);
     cargo
 }
 

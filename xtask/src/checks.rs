@@ -35,7 +35,12 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
     run(&mut cargo(&arguments), context.deadline)
 }
 
-/// The fuzz targets, the package for Python and the peers without warnings. Each is a workspace of its own, whose lock file
+/// The library and the program as they are without further features, without warnings.
+pub(crate) fn clippy_defaults(context: &Context) -> Outcome {
+    run(&mut cargo(&["clippy", "-p", "tautline-cli", "--locked", "--", "-D", "warnings"]), context.deadline)
+}
+
+/// The fuzz targets and the package for Python without warnings. Each is a workspace of its own, whose lock file
 /// has to fit.
 pub(crate) fn clippy_apart(context: &Context) -> Outcome {
     locks::check(context)?;
@@ -45,13 +50,25 @@ pub(crate) fn clippy_apart(context: &Context) -> Outcome {
     run(fuzz.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
     let mut python = cargo(&["clippy", "--all-targets", "--locked", "--manifest-path", python::MANIFEST]);
     python.args(["--config", "Cargo.toml", "--target-dir"]);
-    run(python.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut peers = peers::cargo(&["clippy", "--all-targets"]);
-    run(peers.args(["--", "-D", "warnings"]), context.deadline)
+    run(python.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)
 }
 
 /// Every test of the workspace, with the features of a default build.
 pub(crate) fn test(context: &Context) -> Outcome {
+    all_tests(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), "test", context)
+}
+
+/// Every test of the workspace, with every feature.
+pub(crate) fn test_everything(context: &Context) -> Outcome {
+    all_tests(&mut everything(&["test", "--no-fail-fast"]), "everything", context)
+}
+
+/// The words of a program that lacks features.
+pub(crate) fn test_defaults(context: &Context) -> Outcome {
+    run(&mut cargo(&["test", "--workspace", "--locked", "--test", "program", "feature"]), context.deadline)
+}
+
+fn all_tests(test: &mut Command, name: &str, context: &Context) -> Outcome {
     // A test that cannot run here says so in this file.
     let told = paths::log("skipped-tests");
     if let Err(error) = fs::remove_file(&told)
@@ -59,8 +76,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     {
         return Err(error.into());
     }
-    let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-    let outcome = again::tests(at_once(test.env("TAUTLINE_SKIPPED", &told)), "test", context);
+    let outcome = again::tests(at_once(test.env("TAUTLINE_SKIPPED", &told)), name, context);
     for (part, reason) in skipped(&fs::read_to_string(&told).unwrap_or_default()) {
         context.skip(part, reason);
     }
@@ -83,8 +99,7 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     if let Some(reason) = taut::lacks_uring()? {
         return Err(Failure::Skipped(reason));
     }
-    // With the features of the ordinary tests, so that nothing is compiled twice.
-    let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--test", "e2e"]);
+    let mut tests = everything(&["test", "--no-fail-fast", "--test", "e2e"]);
     tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring");
     again::tests(at_once(&mut tests), "uring", context)
 }
@@ -97,34 +112,51 @@ pub(crate) fn simulate(context: &Context, options: &[String]) -> Outcome {
 
 /// Some runs of the simulator that is built with the other programs.
 pub(crate) fn simulate_some(context: &Context) -> Outcome {
-    run(Command::new(taut::example("simulate")).args(["--seeds", "2000"]), context.deadline)
+    run(Command::new(taut::example("simulate")).args(["--seeds", "2000"]), context.deadline)?;
+    run(Command::new(taut::example("simulate")).args(["--proxied", "--seeds", "200"]), context.deadline)
 }
 
 /// Honest clients beside thousands of silent ones, and of greedy ones.
 pub(crate) fn crowds(context: &Context) -> Outcome {
-    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "e2e", "--test", "memory"]);
+    let mut test = everything(&["test", "--test", "e2e", "--test", "memory"]);
     run(test.args(["--", "--ignored", "--nocapture", "three_thousand"]), context.deadline)
 }
 
 /// A million futures of the crate for tokio, dropped at random polls.
 pub(crate) fn cancellations(context: &Context) -> Outcome {
-    // With the features of the ordinary tests, so that nothing is compiled twice.
-    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "cancel", "nothing_is_lost"]);
+    let mut test = everything(&["test", "--test", "tokio", "cancel::nothing_is_lost"]);
     run(test.env("TAUTLINE_CANCELLATIONS", "340000"), context.deadline)
 }
 
-/// The packages with every TLS library and driver, without warnings.
+/// The packages with every feature, and their documentation, without warnings.
 pub(crate) fn clippy_engines(context: &Context) -> Outcome {
-    run(everything(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]), context.deadline)
+    run(everything(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]), context.deadline)?;
+    run(everything(&["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
 }
 
-/// Builds tests of other stages: those with every TLS library, and the peers. It leaves out tests of `taut`, which would
-/// replace the program of a default build while that is tested.
-pub(crate) fn build_ahead(context: &Context) -> Outcome {
-    let tests = ["conformance", "fused", "growth", "ktls", "xdp"].map(|name| ["--test", name]);
-    run(everything(&["test", "--no-run", "--lib"]).args(tests.as_flattened()), context.deadline)?;
-    peers::build(context)
+/// Builds the program and its tests with every feature, for the stages behind it.
+pub(crate) fn build_everything(context: &Context) -> Outcome {
+    run(&mut everything(&["test", "--no-run", "--test", "acme", "--test", "program"]), context.deadline)
 }
+
+/// Parts of the tests of `taut` that only a default build runs, since no feature has a part in them: processes and their
+/// managers, files, market data, pages, what is printed.
+const SAME: [&str; 14] = [
+    "access::",
+    "feed::",
+    "files::",
+    "front::",
+    "generations::",
+    "keeper::",
+    "manager::",
+    "migration::",
+    "output::",
+    "pages::",
+    "privilege::",
+    "results::",
+    "scripts::",
+    "supervisor::",
+];
 
 /// The TLS libraries that a default build leaves out, all in one program: each by itself, each against each, and the
 /// program's own tests and suites.
@@ -132,7 +164,8 @@ pub(crate) fn engines(context: &Context) -> Outcome {
     let tests =
         ["configuration", "conformance", "fused", "growth", "libraries", "program"].map(|name| ["--test", name]);
     let mut test = everything(&["test", "--no-fail-fast", "--lib", "--bins"]);
-    again::tests(test.args(tests.as_flattened()), "engines", context)?;
+    test.args(tests.as_flattened()).arg("--").args(SAME.map(|part| ["--skip", part]).as_flattened());
+    again::tests(&mut test, "engines", context)?;
     run(&mut everything(&["test", "--doc"]), context.deadline)
 }
 

@@ -2,6 +2,7 @@
 
 mod scan;
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
@@ -22,11 +23,13 @@ pub(crate) fn attacks(context: &Context, further: &[String]) -> Outcome {
     run(drivers(context, &mut attacks)?.args(further), context.deadline)
 }
 
-/// The attacks on resources by 1,000 at once, for this many seconds each, on every engine and driver.
-pub(crate) fn crowds(context: &Context, seconds: u64) -> Outcome {
-    let mut crowds = kit(&taut::released(context)?, "crowds");
+/// The attacks on resources by many at once, for this many seconds each, on every engine and driver, against this program or the
+/// one that is built as released. `further` arguments go to the kit.
+pub(crate) fn crowds(context: &Context, seconds: u64, program: Option<&Path>, further: &[String]) -> Outcome {
+    let program = program.map_or_else(|| taut::released(context), |program| Ok(program.to_owned()))?;
+    let mut crowds = kit(&program, "crowds");
     crowds.args(ENGINES.map(|engine| ["--engine", engine]).as_flattened()).args(["--seconds", &seconds.to_string()]);
-    run(drivers(context, &mut crowds)?, context.deadline)
+    run(drivers(context, &mut crowds)?.args(further), context.deadline)
 }
 
 /// Ten thousand connections for this many seconds.
@@ -36,7 +39,7 @@ pub(crate) fn soak(context: &Context, seconds: u64) -> Outcome {
 }
 
 /// The kit against this program. Logs of its servers are in the folder.
-fn kit(server: &std::path::Path, task: &str) -> Command {
+fn kit(server: &Path, task: &str) -> Command {
     let mut command = Command::new(taut::example("hostile"));
     command.arg("--taut").arg(server).arg("--folder").arg(paths::own("hostile").join(task)).arg(task);
     command

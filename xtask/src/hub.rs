@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::cargo;
+use crate::cargo::everything;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
@@ -13,35 +13,38 @@ use crate::{install, interop, paths, taut};
 const PUSHER: &str = "pusher==3.3.4";
 const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.11.4";
 
-/// The crate for NATS without warnings, and its tests against a server.
+/// The tests of the crate for NATS, and of the program with it, against a server.
 pub(crate) fn test(context: &Context) -> Outcome {
     let server = nats_server(context)?;
-    compile("tautline-nats", "nats", context)?;
-    let mut test = cargo(&["test", "--package", "tautline-nats", "--locked"]);
-    test.args(["--", "--include-ignored"]).env("TAUTLINE_NATS_SERVER", &server);
-    run(&mut test, context.deadline)?;
+    run(of_crate("nats").env("TAUTLINE_NATS_SERVER", &server), context.deadline)?;
+    run(of_program("nats").env("TAUTLINE_NATS_SERVER", &server), context.deadline)?;
     in_node(context)
 }
 
-/// The crate for Redis without warnings, and its tests against servers of the system.
+/// The tests of the crate for Redis, and of the program with it, against servers of the system.
 pub(crate) fn redis(context: &Context) -> Outcome {
     if !succeeds("redis-server", &["--version"]) || !succeeds("redis-cli", &["--version"]) {
         return Err(Failure::Skipped("redis-server is not installed (cargo xtask setup)".to_owned()));
     }
-    compile("tautline-redis", "redis", context)?;
-    let mut test = cargo(&["test", "--package", "tautline-redis", "--locked"]);
-    run(test.args(["--", "--include-ignored"]), context.deadline)
+    run(&mut of_crate("redis"), context.deadline)?;
+    run(&mut of_program("redis"), context.deadline)
 }
 
-/// A crate with a client of a broker without warnings. Nothing else compiles `taut serve --broker` with it.
-fn compile(package: &str, feature: &str, context: &Context) -> Outcome {
-    let package = ["--package", package, "--locked"];
-    let mut clippy = cargo(&["clippy", "--all-targets"]);
-    run(clippy.args(package).args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut taut = cargo(&["clippy", "--package", "tautline-cli", "--features", feature, "--locked"]);
-    run(taut.args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut doc = cargo(&["doc", "--no-deps"]);
-    run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
+/// The tests of the crate for this broker that need a server.
+fn of_crate(broker: &str) -> Command {
+    let mut test = everything(&["test", "--test", broker]);
+    for name in ["memory", "outage"] {
+        test.args(["--test", &format!("{broker}_{name}")]);
+    }
+    test.args(["--", "--include-ignored"]);
+    test
+}
+
+/// The tests of `taut serve --broker` with this broker.
+fn of_program(broker: &str) -> Command {
+    let mut test = everything(&["test", "--test", "program"]);
+    test.args(["--", &format!("broker::{broker}_"), "--include-ignored"]);
+    test
 }
 
 /// The JavaScript client in Node against `taut serve --app hub`, which it kills and starts again.
@@ -58,7 +61,16 @@ fn in_node(context: &Context) -> Outcome {
     node.arg(paths::root().join("tests/hub/client.mjs")).arg(&port).arg(taut::program());
     node.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}")]);
     run_logged(node.env("NODE_PATH", &modules), &paths::log("hub-node"), context.deadline)?;
+    types(context, &modules)?;
     pusher(context, &modules)
+}
+
+/// The types of the JavaScript client, which a program in TypeScript uses.
+fn types(context: &Context, modules: &Path) -> Outcome {
+    let mut tsc = Command::new("node");
+    tsc.arg(modules.join("typescript/bin/tsc")).arg(paths::root().join("tests/hub/types.mts"));
+    tsc.args(["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom"]);
+    run_logged(&mut tsc, &paths::log("hub-types"), context.deadline)
 }
 
 /// The libraries of Pusher for Node and Python, as they are, against `taut serve --app hub`.

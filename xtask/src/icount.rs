@@ -32,12 +32,23 @@ const FRAMES: &str = "decode_frames";
 /// Frames that are decoded in the short and in the long run.
 const DECODED: [u32; 2] = [10_000, 40_000];
 
-/// Counts all scenarios. `bless` writes the counts as the new baseline instead of comparing them.
-pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
+/// The counts that become the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bless {
+    Nothing,
+    /// Those of scenarios that the baseline lacks. The others are compared.
+    New,
+    /// All, instead of comparing them.
+    All,
+}
+
+/// Counts all scenarios, and compares them with the baseline.
+pub(crate) fn count(context: &Context, bless: Bless) -> Outcome {
     if output(std::process::Command::new("valgrind").arg("--version")).is_none() {
         return Err(Failure::Skipped("valgrind is not installed".to_owned()));
     }
-    let build = cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-cli"]);
+    let build = ["build", "--profile", "dist", "--locked", "-p", "tautline-cli", "--features", "http2"];
+    let build = cargo::cargo(&build);
     let [program] = cargo::executables(context, build, ["taut"])?;
     let path = file();
     let before = Baseline::read(&path)?;
@@ -62,8 +73,10 @@ pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
         judge(scenario.name, count, &mut now);
     }
     judge(FRAME, frame(context)?, &mut now);
-    if bless {
-        return now.write(&path);
+    match bless {
+        Bless::All => return now.write(&path),
+        Bless::New => before.with_new(now).write(&path)?,
+        Bless::Nothing => {}
     }
     if grown.is_empty() {
         return Ok(());

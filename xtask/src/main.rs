@@ -38,6 +38,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use autobahn::Cases;
+use icount::Bless;
 use outcome::Outcome;
 use stage::{Context, LeftOut, Stage};
 
@@ -50,33 +51,46 @@ const REST: Duration = Duration::from_secs(45 * 60);
 /// Stages of `cargo xtask test --rest` that judge no times. CI runs them beside the others at the lowest priority, since
 /// many tests leave a core without work. None may replace a program that tests run, and any other stage may have to wait for
 /// one of their builds.
-const BACKGROUND: [&str; 7] =
-    ["sanitized builds", "deny", "interleavings", "miri", "clippy apart", "clippy engines", "builds ahead"];
+const BACKGROUND: [&str; 6] = ["clippy defaults", "deny", "interleavings", "miri", "clippy apart", "sanitized builds"];
 
 /// Stages of `cargo xtask test --rest` that use what the former have built, and no programs. CI runs them behind these, beside
 /// the others.
 const BESIDE: [&str; 1] = ["sanitize"];
 
+/// Stages of `cargo xtask test --rest` that use the programs of the stage `build`, judge no times, and leave one of two
+/// processors without work. CI runs them behind that stage, beside the others.
+const CONFORMANCE: [&str; 6] =
+    ["autobahn server", "autobahn client", "autobahn uring", "autobahn http2", "autobahn proxied", "autobahn tokio"];
+
+/// Stages of `cargo xtask test --rest` whose tests `cargo xtask test --every` has run.
+const ABOVE: [&str; 2] = ["clippy engines", "engines"];
+
 const USAGE: &str = "\
 cargo xtask <task>
 
   test                              the tests to wait for before a commit, 15 minutes at most
+  test --every                      the same with every feature, in their place in CI: clippy, documents and tests take five
+                                    TLS libraries, brokers and drivers, so that nothing is compiled without and with them
   test --rest                       all other tests that guard a change: CI runs both
   test --rest --background          those of them that only compile and interpret; CI runs these beside all others
   test --rest --beside              those behind these that need no programs; CI runs them beside the others, too
+  test --rest --conformance         those with the Autobahn suite, behind `build`; CI runs them beside the others, too
   test --rest --foreground          the others
   test --only STAGE ...             stages of these two by their names, such as build and hostile
-  setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
+  setup [--packages]                install the tools for the other tasks: packages as root, and unless only these are
+                                    wanted, the rest below target/xtask
   tidy                              rules that no other tool checks: dependencies, circles, unsafe code, prose, sizes
   tidy --graph CRATE                the files of a crate, which of them use which, and its circles
   probe                             faults in servers of others, which `taut probe` must find
   interop                           clients and servers in Python, Go and Node against ours, both ways
   proxied                           servers in Python, Go and Node behind `taut proxy`, with clients of theirs, and the
                                     Autobahn suite against our server there
+  http2                             h2spec, clients in Python, Go and Node, and the Autobahn suite, over HTTP/2
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
-  simulate --seeds N [--from S]     servers, clients and their network in virtual time; --trace prints every event
+  simulate --seeds N [--from S]     servers, clients and their network in virtual time; --proxied: proxies in
+                                    between; --trace prints every event
   sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library                         the long tests of the library for C, in C, C++ and Go
@@ -104,12 +118,15 @@ cargo xtask <task>
                                     phone's width, light and dark, paper
   hostile [--only PATTERN] [--every] [--json]
                                     scripted attackers against every engine and driver, and a thousand at once
+  crowds [--taut PROGRAM] [--only PATTERN]
+                                    the attackers by the thousand alone, against this program or the one that is shipped
   soak [--minutes N]                10,000 connections for N minutes (default 5): nothing lost, corrupted or leaked
   upgrades [SIZE]                   upgrades in a row under load, between two builds: nothing lost, doubled or reordered;
                                     SIZE is connections, messages per second and upgrades (default 10000,20000,100)
   interleavings                     the queues between threads, in thousands of interleavings of the threads
-  icount [--bless]                  instructions of the server in fixed scenarios, by callgrind: fails if one is 2 %
-                                    above the baseline; --bless makes these counts the baseline
+  icount [--bless | --bless-new]    instructions of the server in fixed scenarios, by callgrind: fails if one is 2 %
+                                    above the baseline; --bless makes these counts the baseline, --bless-new those of
+                                    scenarios that it lacks
   fuzz [--seconds N]                every fuzz target for N seconds (default 60); needs a nightly toolchain
 ";
 
@@ -125,13 +142,11 @@ fn main() -> ExitCode {
             let rest: Vec<LeftOut> = rest().into_iter().map(|(reason, stage)| (stage.name, reason)).collect();
             stage::run_within(SMALL, &small(), ("left to `cargo xtask test --rest`", &rest))
         }
+        ["test", "--every"] => stage::run(&every()),
         ["test", "--rest"] => run_rest(REST, |_| true),
-        ["test", "--rest", "--beside"] => run_rest(Duration::MAX, |name| BESIDE.contains(&name)),
-        ["test", "--rest", "--foreground"] => {
-            run_rest(REST, |name| !BACKGROUND.contains(&name) && !BESIDE.contains(&name))
-        }
-        ["test", "--rest", "--background"] => run_rest(Duration::MAX, |name| BACKGROUND.contains(&name)),
+        ["test", "--rest", which] => rest_of(which),
         ["test", "--only", ref names @ ..] if !names.is_empty() => only(names),
+        ["setup", "--packages"] => stage::run(&[stage("setup", 10, setup::all)]),
         ["setup"] => stage::run(&[
             stage("setup", 10, setup::all),
             stage("cargo-deny", 15, |context| checks::cargo_deny(context).map(drop)),
@@ -142,6 +157,7 @@ fn main() -> ExitCode {
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
         ["proxied"] => stage::run(&proxied_stages()),
+        ["http2"] => stage::run(&http2_stages()),
         ["probe"] => stage::run(&[build(), stage("probe", 10, interop::faults::run)]),
         ["uring"] => {
             stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
@@ -168,7 +184,7 @@ fn main() -> ExitCode {
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
         ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
         ["hub-api"] => stage::run(&[build(), stage("hub api", 5, api::test)]),
-        ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
+        ["peers"] => stage::run(&[build(), stage("peers", 30, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
             stage("autobahn tokio", 5, autobahn::tokio),
@@ -179,6 +195,7 @@ fn main() -> ExitCode {
             None => usage(),
         },
         ["hostile", ref options @ ..] => stage::run(&attacks(options)),
+        ["crowds", ref options @ ..] => crowds(options),
         ["interleavings"] => stage::run(&[stage("interleavings", 10, checks::interleavings)]),
         ["soak"] => soak(5),
         ["soak", "--minutes", minutes] => minutes.parse().map_or_else(|_| usage(), soak),
@@ -186,12 +203,27 @@ fn main() -> ExitCode {
             let size = size.first().map_or(upgrades::FULL, |size| size).to_owned();
             stage::run(&[stage("upgrades", 60, move |context| upgrades::test(context, &size))])
         }
-        ["icount"] => stage::run(&[stage("icount", 40, |context| icount::count(context, false))]),
-        ["icount", "--bless"] => stage::run(&[stage("icount", 40, |context| icount::count(context, true))]),
+        ["icount", ref options @ ..] => icount(options),
         ["fuzz"] => fuzz(60),
         ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
         _ => usage(),
     }
+}
+
+/// One of the runs that CI divides the stages of `cargo xtask test --rest` into.
+fn rest_of(option: &str) -> ExitCode {
+    match option {
+        "--background" => run_rest(Duration::MAX, |name| BACKGROUND.contains(&name)),
+        "--beside" => run_rest(Duration::MAX, |name| BESIDE.contains(&name)),
+        "--conformance" => run_rest(Duration::MAX, |name| CONFORMANCE.contains(&name)),
+        "--foreground" => run_rest(REST, |name| beside().chain(ABOVE).all(|other| other != name)),
+        _ => usage(),
+    }
+}
+
+/// The stages that CI runs beside others.
+fn beside() -> impl Iterator<Item = &'static str> {
+    BACKGROUND.into_iter().chain(BESIDE).chain(CONFORMANCE)
 }
 
 fn xdp_stages() -> [Stage; 5] {
@@ -206,6 +238,10 @@ fn xdp_stages() -> [Stage; 5] {
 
 fn proxied_stages() -> [Stage; 3] {
     [build(), stage("proxied", 10, interop::proxied::run), stage("autobahn proxied", 60, autobahn::proxied)]
+}
+
+fn http2_stages() -> [Stage; 3] {
+    [build(), stage("http2", 10, interop::http2::run), stage("autobahn http2", 10, autobahn::http2)]
 }
 
 fn python_stages(options: &[&str]) -> ExitCode {
@@ -233,8 +269,19 @@ fn small() -> Vec<Stage> {
         stage("fmt", 2, checks::fmt),
         stage("tidy", 1, tidy::run),
         stage("clippy", 15, checks::clippy),
-        stage("test", 25, checks::test),
+        stage("test", 40, checks::test),
         stage("doc", 20, checks::doc),
+    ]
+}
+
+/// The stages of `cargo xtask test --every`.
+fn every() -> Vec<Stage> {
+    vec![
+        stage("setup", 10, setup::small),
+        stage("fmt", 2, checks::fmt),
+        stage("tidy", 1, tidy::run),
+        stage("clippy engines", 25, checks::clippy_engines),
+        stage("everything", 50, checks::test_everything),
     ]
 }
 
@@ -243,40 +290,45 @@ fn rest() -> Vec<(&'static str, Stage)> {
     vec![
         ("installs the tools of the stages below", stage("setup apart", 10, setup::all)),
         (
-            "builds all unsafe code once more, with a nightly toolchain too",
-            stage("sanitized builds", 60, sanitize::build),
+            "repeats some of `clippy`, for a run with every feature",
+            stage("clippy defaults", 60, checks::clippy_defaults),
         ),
         ("installs cargo-deny, and looks at dependencies only", stage("deny", 60, checks::deny)),
         ("has dependencies of its own", stage("interleavings", 60, checks::interleavings)),
         ("interprets code, with a nightly toolchain", stage("miri", 60, checks::miri)),
         (
-            "the fuzz targets and the peers have dependencies of their own",
+            "the fuzz targets and the package for Python have dependencies of their own",
             stage("clippy apart", 60, checks::clippy_apart),
         ),
         ("builds five TLS libraries from source", stage("clippy engines", 60, checks::clippy_engines)),
-        ("builds tests of stages below", stage("builds ahead", 60, checks::build_ahead)),
+        (
+            "builds all unsafe code once more, with a nightly toolchain too",
+            stage("sanitized builds", 60, sanitize::build),
+        ),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
         ("needs Maven, a new JDK and packages of theirs", stage("java", 20, java::test)),
         ("builds the programs for the stages below", build()),
+        ("builds with every feature", stage("build everything", 45, checks::build_everything)),
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 20, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("installs peers in Python, Go and Node", stage("proxied", 10, interop::proxied::run)),
+        ("builds h2spec, and installs peers in Python, Go and Node", stage("http2", 10, interop::http2::run)),
         ("installs a package with the program", stage("package", 5, dist::deb::test)),
         ("packs all crates", stage("publish", 10, publish::check)),
-        ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
-        ("compiles a client of Redis, and starts its servers", stage("redis", 15, hub::redis)),
+        ("builds a server of NATS", stage("hub", 15, hub::test)),
+        ("starts servers of Redis", stage("redis", 15, hub::redis)),
         ("installs schemathesis", stage("hub api", 5, api::test)),
         ("needs an authority for tests", stage("acme", 30, acme::test)),
         ("unpacks a tool of Prometheus", stage("alerts", 5, alerts::test)),
         ("needs a browser", stage("browser", 5, browser::test)),
         ("plants faults in servers of other projects", stage("probe", 10, interop::faults::run)),
         ("installs packages for Python", stage("python", 20, python::test)),
-        ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
+        ("runs 307 cases", stage("autobahn http2", 10, autobahn::http2)),
         ("runs some of the cases twice", stage("autobahn proxied", 15, autobahn::proxied_some)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
         ("drops a million futures", stage("cancellations", 15, checks::cancellations)),
@@ -287,6 +339,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
         ("needs a program with AF_XDP built in", stage("xdp program", 15, xdp::program)),
         ("installs the Autobahn suite, and runs 492 cases", stage("autobahn xdp", 10, xdp::autobahn)),
+        ("repeats some of `test`, for a run with every feature", stage("default features", 15, checks::test_defaults)),
         ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
     ]
@@ -325,6 +378,7 @@ fn in_neither() -> Vec<LeftOut> {
         ("autobahn python", "repeats cases of the other Autobahn stages: `cargo xtask python --conformance`"),
         ("websockets", "fetches tests of another package from GitHub: `cargo xtask python --websockets-tests`"),
         ("autobahn C", "repeats cases of the other Autobahn stages: `cargo xtask c-library --conformance`"),
+        ("peers", "compiles servers of other projects, with which `taut bench` compares: `cargo xtask peers`"),
         (
             "upgrades",
             "measures pauses for minutes, which needs a machine with nothing else to do: `cargo xtask upgrades`",
@@ -353,10 +407,25 @@ fn attacks(options: &[&str]) -> Vec<Stage> {
     let chosen: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
     let mut stages = vec![build(), stage("hostile", 45, move |context| hostile::attacks(context, &chosen))];
     if options.is_empty() {
-        stages.push(stage("thousands", 40, |context| hostile::crowds(context, 3)));
+        stages.push(thousands(None, &[]));
         stages.push(stage("tls scan", 10, hostile::scan));
     }
     stages
+}
+
+/// The attacks by many at once, against a program or the one that is built as released.
+fn crowds(options: &[&str]) -> ExitCode {
+    let (program, options) = match options {
+        ["--taut", program, options @ ..] => (Some(*program), options),
+        options => (None, options),
+    };
+    stage::run(&[build(), thousands(program, options)])
+}
+
+fn thousands(program: Option<&str>, options: &[&str]) -> Stage {
+    let program = program.map(PathBuf::from);
+    let chosen: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
+    stage("thousands", 50, move |context| hostile::crowds(context, 3, program.as_deref(), &chosen))
 }
 
 fn cases(options: &[&str]) -> Option<Cases> {
@@ -384,6 +453,16 @@ fn dist(options: &[&str]) -> ExitCode {
     })])
 }
 
+fn icount(options: &[&str]) -> ExitCode {
+    let bless = match options {
+        [] => Bless::Nothing,
+        ["--bless"] => Bless::All,
+        ["--bless-new"] => Bless::New,
+        _ => return usage(),
+    };
+    stage::run(&[stage("icount", 40, move |context| icount::count(context, bless))])
+}
+
 fn fuzz(seconds: u64) -> ExitCode {
     stage::run(&[stage("fuzz", 600, move |context| checks::fuzz(context, seconds))])
 }
@@ -409,6 +488,6 @@ mod tests {
     #[test]
     fn stages_beside_others_exist() {
         let rest = rest();
-        assert!(BACKGROUND.iter().chain(&BESIDE).all(|name| rest.iter().any(|(_, stage)| stage.name == *name)));
+        assert!(beside().all(|name| rest.iter().any(|(_, stage)| stage.name == name)));
     }
 }

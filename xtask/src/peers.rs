@@ -38,13 +38,9 @@ pub(crate) fn cargo(command: &[&str]) -> Command {
     cargo
 }
 
-/// Builds the program and its tests.
-pub(crate) fn build(context: &Context) -> Outcome {
-    [&["build"][..], &["test", "--no-run"]].into_iter().try_for_each(|task| run(&mut cargo(task), context.deadline))
-}
-
-/// Tests the program, then checks the echo of each server with `taut load`, which compares every reply.
+/// Lints and tests the program, then checks the echo of each server with `taut load`, which compares every reply.
 pub(crate) fn run_all(context: &Context) -> Outcome {
+    run(cargo(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]), context.deadline)?;
     [&["build"][..], &["test"]].into_iter().try_for_each(|task| run(&mut cargo(task), context.deadline))?;
     let program = paths::target().join("debug/peers");
     let certificates = taut::certificates(context)?;

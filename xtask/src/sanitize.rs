@@ -16,8 +16,7 @@ const PACKAGES: &str = "-p tautline-buf -p tautline-ws -p tautline-io -p tautlin
                         -p tautline-tls-records -p tautline-tls-tickets --tests";
 
 /// Tests of tls-rustls. Another of its tests brings a `malloc`, as the sanitizer does, so it cannot run here.
-const SOME: &str = "-p tautline-tls-rustls --test conformance --test corpus --test engines --test snapshot --test streams \
-                    --test tickets";
+const SOME: &str = "-p tautline-tls-rustls --test conformance --test engines";
 
 /// The libraries whose shims run. BoringSSL and LibreSSL have the C code of AWS-LC's shim.
 const FEATURES: &str = "tautline-tls-libssl/openssl,tautline-tls-libssl/aws-lc,tautline-tls-mbedtls/mbedtls,\

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{Deadline, Running, run_logged, show_tail};
 use crate::stage::Context;
-use crate::{cargo, paths, process};
+use crate::{cargo, install, paths, process};
 
 /// The scheme of a URL: without TLS or with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +58,19 @@ impl Server {
     }
 }
 
+/// Age up to which certificates are used again. Stages that run side by side have the same ones.
+const NEW: Duration = Duration::from_secs(12 * 3600);
+
 /// Builds `taut`, the clients, the attackers and the simulator.
 ///
 /// Our own crates are optimised, as they are when released, but keep their assertions. Their dependencies are those that
 /// the tests have compiled already.
 pub(crate) fn build(context: &Context) -> Outcome {
     let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
+    build.args(["--features", "tautline/http2,tautline-cli/http2"]);
     build.args(["taut", "hostile", "simulate"].map(|name| ["--bin", name]).as_flattened());
     build.args(CLIENTS.map(|name| ["--example", name]).as_flattened());
-    let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3]];
+    let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3], CLIENTS[4]];
     let [taut, hostile, simulate, clients @ ..] = cargo::executables(context, build, names)?;
     keep(&taut, &program())?;
     keep(&hostile, &example("hostile"))?;
@@ -86,20 +90,22 @@ pub(crate) fn with_everything(context: &Context) -> Result<PathBuf, Failure> {
 /// Builds `taut` as it is released, with OpenSSL too, and returns its path. Latencies of other builds say little.
 pub(crate) fn released(context: &Context) -> Result<PathBuf, Failure> {
     let build =
-        cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-cli", "--features", "openssl"]);
+        cargo::cargo(&["build", "--profile", "dist", "--locked", "-p", "tautline-cli", "--features", "http2,openssl"]);
     let [taut] = cargo::executables(context, build, ["taut"])?;
     Ok(taut)
 }
 
-/// Copies a program that the next build may replace.
+/// Copies a program that the next build may replace. The program of a former build may be running.
 fn keep(built: &Path, kept: &Path) -> Outcome {
     fs::create_dir_all(kept.parent().unwrap_or(kept))?;
-    fs::copy(built, kept)?;
+    let new = kept.with_extension("new");
+    fs::copy(built, &new)?;
+    fs::rename(new, kept)?;
     Ok(())
 }
 
-/// Examples that are clients of other servers; one is a server, too.
-const CLIENTS: [&str; 4] = ["autobahn_client", "interop_client", "autobahn_tokio", "feed_client"];
+/// Examples that are clients of other servers; `autobahn_tokio` is a server, too, and `http2` is one only.
+const CLIENTS: [&str; 5] = ["autobahn_client", "interop_client", "autobahn_tokio", "feed_client", "http2"];
 
 /// The program that [`build`] has built.
 pub(crate) fn program() -> PathBuf {
@@ -111,18 +117,21 @@ pub(crate) fn example(name: &str) -> PathBuf {
     paths::own("programs").join(name)
 }
 
-/// Makes an authority and a certificate for loopback addresses with `taut cert`.
+/// Makes an authority and a certificate for loopback addresses with `taut cert`, unless those of a run that goes on are there.
 pub(crate) fn certificates(context: &Context) -> Result<Certificates, Failure> {
     let folder = paths::own("certificates");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    for part in [folder.clone(), folder.join("other")] {
-        let mut command = Command::new(program());
-        command.args(["cert", "--client", "tester", "--dir"]).arg(part).args(["localhost", "127.0.0.1"]);
-        run_logged(&mut command, &paths::log("taut-cert"), context.deadline)?;
-    }
+    let is_new = |folder: &Path| {
+        let made = fs::metadata(folder.join("other/client-key.pem")).and_then(|file| file.modified());
+        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < NEW))
+    };
+    install::once(&folder, "certificates", is_new, |folder| {
+        for part in [folder.to_owned(), folder.join("other")] {
+            let mut command = Command::new(program());
+            command.args(["cert", "--client", "tester", "--dir"]).arg(part).args(["localhost", "127.0.0.1"]);
+            run_logged(&mut command, &paths::log("taut-cert"), context.deadline)?;
+        }
+        Ok(())
+    })?;
     let file = |name: &str| folder.join(name);
     Ok(Certificates {
         ca: file("ca.pem"),

@@ -17,7 +17,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::process::{Deadline, Running};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme};
-use crate::{c_library, paths};
+use crate::{c_library, interop, paths};
 
 /// One process of the suite.
 #[derive(Debug)]
@@ -96,6 +96,29 @@ fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
+}
+
+/// Cases of every group as streams of one connection with HTTP/2, to which a program in Go carries them over extended CONNECT.
+/// Few of them are with compression, which knows nothing of what carries it.
+pub(crate) fn http2(context: &Context) -> Outcome {
+    let suite = install(context)?;
+    let mut carrier = interop::http2::carrier(context)?;
+    let certificates = taut::certificates(context)?;
+    let options = ["--http2", "--deflate", "--max-message", "16777216"];
+    let server = taut::serve("autobahn-serve-http2", Scheme::Wss, &certificates, &options)?;
+    let port = taut::free_port()?;
+    carrier.arg(port.to_string()).arg(format!("https://127.0.0.1:{}", server.port)).arg(&certificates.ca);
+    let mut carrier = Running::start_logged(&mut carrier, &paths::log("autobahn-http2-carrier"))?;
+    taut::wait_until_listening(port, &mut carrier, Deadline::after(Duration::from_secs(60)))?;
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
+    let limits = ["9.*", "10.*"].map(str::to_owned).into();
+    let base =
+        ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "12.1.1", "12.3.3", "12.5.4", "13.1.1", "13.3.3", "13.6.2"];
+    let base = base.map(str::to_owned).into();
+    let jobs = [("limits", limits), ("base", base)];
+    let jobs = jobs.map(|(part, cases)| Job { name: format!("http2-{part}"), scheme: Scheme::Ws, cases });
+    let deadline = context.deadline;
+    all(&jobs, |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))
 }
 
 /// Cases that depend on the driver, against `taut serve` over io_uring: sizes, fragments and closes.

@@ -5,7 +5,7 @@ mod job;
 mod report;
 
 pub(crate) use install::install;
-pub(crate) use job::{client, fuzz_elsewhere, in_c, proxied, proxied_some, python, server, tokio, uring};
+pub(crate) use job::{client, fuzz_elsewhere, http2, in_c, proxied, proxied_some, python, server, tokio, uring};
 
 /// The cases to run.
 #[derive(Clone, Debug)]

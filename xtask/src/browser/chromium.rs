@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::outcome::Failure;
 use crate::paths;
-use crate::process::{Running, show_tail, succeeds};
+use crate::process::{Deadline, Running, show_tail, succeeds};
 
 /// How long the browser may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// A browser with one tab.
 pub(super) struct Browser {
     /// Ends the browser when it is dropped.
-    _running: Running,
+    running: Running,
     log: PathBuf,
     to: File,
     from: Receiver<Value>,
@@ -42,6 +42,11 @@ pub(super) fn program() -> Option<&'static str> {
 impl Browser {
     /// Starts the browser with its profile in `folder`, and opens a tab.
     pub(super) fn start(program: &str, folder: &Path) -> Result<Self, Failure> {
+        Self::start_with(program, folder, &[])
+    }
+
+    /// Starts the browser likewise, with further options.
+    pub(super) fn start_with(program: &str, folder: &Path, options: &[String]) -> Result<Self, Failure> {
         let pipes = ["to", "from"].map(|name| folder.join(name));
         for pipe in &pipes {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(std::io::Error::from)?;
@@ -52,7 +57,7 @@ impl Browser {
         command.args([program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
         command.args(["--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe"]);
-        command.arg(format!("--user-data-dir={}", folder.join("profile").display())).arg("about:blank");
+        command.arg(format!("--user-data-dir={}", folder.join("profile").display())).args(options).arg("about:blank");
         let log = paths::log("browser");
         let running = Running::start_logged(&mut command, &log)?;
         // Opened in both directions, so that opening does not wait for a browser that does not start.
@@ -68,7 +73,7 @@ impl Browser {
             }
         });
         let (session, events) = (String::new(), Vec::new());
-        let mut browser = Self { _running: running, log, to, from: receiver, session, last: 0, events };
+        let mut browser = Self { running, log, to, from: receiver, session, last: 0, events };
         let tab = browser.call("Target.createTarget", &json!({"url": "about:blank"}))?;
         let attach = json!({"targetId": tab["targetId"], "flatten": true});
         let attached = browser.call("Target.attachToTarget", &attach)?;
@@ -148,6 +153,15 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &metrics)?;
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", &media).map(drop)
+    }
+
+    /// Ends the browser, which completes its logs.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        self.call("Browser.close", &json!({}))?;
+        match self.running.wait(Deadline::after(PATIENCE))? {
+            Some(_) => Ok(()),
+            None => Err(Failure::Failed("the browser did not end".to_owned())),
+        }
     }
 
     /// A picture of the whole page, as base64.

@@ -30,17 +30,20 @@ const SCRIPT: &str = "(async () => {
     window.isDone = () => got.join() === '1,2,3,4' && again.join() === '2,3,4' && members.sort().join() === 'one,two';
 })() && true";
 
-/// Reads server-sent events: of now, after a place, and of other topics than the WebSocket's.
+/// Reads server-sent events: of now, after a place, and of other topics than the WebSocket's. The head of the response comes
+/// before its topics are subscribed to.
 const EVENTS: &str = "(() => {
     const data = (got) => ({ data }) => got.push(JSON.parse(data).data);
     const [all, later, places] = [[], [], []];
+    let subscribed = 0;
     window.source = new EventSource('/events?topic=log:e&topic=room');
+    source.addEventListener('subscribed', () => { subscribed += 1; });
     source.onmessage = (event) => { data(all)(event); places.push(event.lastEventId); };
     source.addEventListener('late', ({ lastEventId }) => { window.isLate = !!lastEventId; });
     source.addEventListener('close', ({ data }) => { window.code = JSON.parse(data).code; });
     import('/tautline-hub.js').then(async ({ HubClient }) => {
         window.hub = new HubClient(location.href.replace(/^http/, 'ws'));
-        while (source.readyState !== 1) await new Promise((resolve) => setTimeout(resolve, 10));
+        while (subscribed < 2) await new Promise((resolve) => setTimeout(resolve, 10));
         for (const n of [1, 2, 3]) await hub.publish('log:e', n);
         while (all.length < 3) await new Promise((resolve) => setTimeout(resolve, 10));
         const place = encodeURIComponent(places[0]);
@@ -50,6 +53,9 @@ const EVENTS: &str = "(() => {
     window.hasEvents = () => all.join() === '1,2,3,plain' && later.slice(0, 2).join() === '2,3';
     window.hasReturned = () => window.isLate && all.at(-1) === 'again';
 })() && true";
+
+/// The bugs that are reproduced in Node, too. The page has no file of them, so it gets their text.
+const BUGS: &str = include_str!("../../../tests/hub/bugs.mjs");
 
 /// Two people enter the chat: the page, and the same page in a frame.
 const CHAT: &str = "(() => {
@@ -89,6 +95,7 @@ fn client_and_events(context: &Context, browser: &mut Browser) -> Outcome {
     browser.open(&format!("http://127.0.0.1:{port}/package.json"))?;
     browser.value(SCRIPT)?;
     wait_for(browser, "!!window.isDone && window.isDone()", "all messages of the hub")?;
+    bugs(browser)?;
     browser.value(EVENTS)?;
     wait_for(browser, "window.hasEvents()", "all events of the hub")?;
     // The browser comes back by itself, with a place of a life of the hub that is over.
@@ -97,6 +104,24 @@ fn client_and_events(context: &Context, browser: &mut Browser) -> Outcome {
     wait_for(browser, "!!window.isLate", "the return of the EventSource")?;
     browser.value("hub.publish('log:e', 'again') && true")?;
     wait_for(browser, "window.hasReturned()", "events after the return")
+}
+
+/// All bugs of the client, without an exception that reaches the page.
+fn bugs(browser: &mut Browser) -> Outcome {
+    browser.events("Runtime.exceptionThrown");
+    let text = serde_json::to_string(BUGS).map_err(|error| Failure::Failed(error.to_string()))?;
+    browser.value(&format!(
+        "(async () => {{
+            const {{ HubClient, HubError }} = await import('/tautline-hub.js');
+            const {{ bugs }} = await import(URL.createObjectURL(new Blob([{text}], {{ type: 'text/javascript' }})));
+            const url = location.href.replace(/^http/, 'ws');
+            window.bugs = await bugs({{ HubClient, HubError, WebSocket, url }}).catch((error) => `failed: ${{error.message}}`);
+        }})() && true"
+    ))?;
+    wait_for(browser, "!!window.bugs", "the bugs of the client")?;
+    expect(browser, "Array.isArray(window.bugs) ? 'all' : window.bugs", &json!("all"))?;
+    let thrown = browser.events("Runtime.exceptionThrown");
+    check(thrown.is_empty(), || format!("{thrown:?}"))
 }
 
 /// Names, presence, history and a hub that is killed, in the example page.

@@ -46,7 +46,7 @@ fn build_in(context: &Context, folder: &str) -> Result<PathBuf, Failure> {
     let folder = paths::own("dist").join(folder);
     let mut build = cargo(&["build", "--locked", "--profile", "dist", "-p", "tautline-cli", "--target", &target]);
     // Servers in production need them, and other builds need not compile them.
-    build.args(["--features", "acme,nats,redis"]).arg("--target-dir").arg(&folder);
+    build.args(["--features", "acme,http2,nats,redis"]).arg("--target-dir").arg(&folder);
     // Neither program has the names of folders of this machine, which panics and assertions print.
     let home = process::output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let cargo_home =

@@ -47,6 +47,13 @@ impl Baseline {
         self.0.get(name).copied()
     }
 
+    /// This baseline, with the scenarios of another that it lacks.
+    pub(super) fn with_new(&self, other: Self) -> Self {
+        let mut all = other.0;
+        all.extend(self.0.iter().map(|(name, count)| (name.clone(), *count)));
+        Self(all)
+    }
+
     pub(super) fn set(&mut self, name: &str, count: f64) {
         self.0.insert(name.to_owned(), count);
     }
@@ -64,6 +71,12 @@ mod tests {
         assert_eq!(baseline.text(), "12 broadcast\n950 echo 64 B, 16 in flight\n");
         let read = Baseline::parse(&baseline.text()).unwrap();
         assert_eq!((read.get("echo 64 B, 16 in flight"), read.get("echo")), (Some(950.0), None));
+    }
+
+    #[test]
+    fn new_scenarios_leave_the_others_as_they_are() {
+        let of = |text| Baseline::parse(text).unwrap();
+        assert_eq!(of("12 broadcast\n").with_new(of("13 broadcast\n950 echo\n")), of("12 broadcast\n950 echo\n"));
     }
 
     #[test]

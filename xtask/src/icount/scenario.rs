@@ -40,6 +40,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("echo 16 KiB", &[], &["-c", "1", "-s", "16384"], Per::Message),
     scenario("echo 64 B, 16 in flight", &[], &["-c", "1", "-s", "64", "-p", "16"], Per::Message),
     scenario("echo 64 B without TLS", &["--plain"], &["-c", "1", "-s", "64"], Per::Message),
+    scenario("echo 64 B over HTTP/2", &["--http2"], &["--http2", "-c", "1", "-s", "64"], Per::Message),
     scenario("echo 1 KiB with deflate", &["--deflate"], &["-c", "1", "-s", "1024", "--deflate"], Per::Message),
     scenario(
         "broadcast 64 B to 8",

@@ -1,6 +1,7 @@
 //! Other implementations against ours, both ways, over wss. `tests/interop/README.md` lists the checks.
 
 pub(crate) mod faults;
+pub(crate) mod http2;
 mod peer;
 pub(crate) mod proxied;
 mod venues;
@@ -34,6 +35,10 @@ pub(crate) fn install(context: &Context) -> Outcome {
     match venues::install(context.deadline) {
         Err(Failure::Skipped(reason)) => context.skip("interop: venues", &reason),
         other => other?,
+    }
+    match http2::install(context) {
+        Err(Failure::Skipped(reason)) => context.skip("http2: Go", &reason),
+        other => drop(other?),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::cargo;
+use crate::cargo::everything;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{Deadline, run_logged, succeeds};
 use crate::{install, paths, process};
@@ -71,7 +71,8 @@ impl Peer {
         self != Self::Python
     }
 
-    fn call(self, role: &str) -> Command {
+    /// One of its programs; arguments follow.
+    pub(super) fn call(self, role: &str) -> Command {
         let folder = self.folder();
         let source = self.source();
         match self {
@@ -110,8 +111,7 @@ impl Peer {
     /// The tests of our TLS against a program of this peer, if it has one. The peer must be installed.
     pub(super) fn tls(self) -> Option<Command> {
         (self == Self::Go).then(|| {
-            // With the features of the ordinary tests, so that nothing is compiled twice.
-            let mut test = cargo(&["test", "--workspace", "--locked", "--test", "peers", "go::"]);
+            let mut test = everything(&["test", "--test", "peers", "go::"]);
             test.env("TAUTLINE_GO_TLS", self.folder().join("tls"));
             test
         })
@@ -136,7 +136,7 @@ impl Peer {
         paths::root().join("tests/interop").join(self.name())
     }
 
-    fn folder(self) -> PathBuf {
+    pub(super) fn folder(self) -> PathBuf {
         paths::own("interop").join(self.name())
     }
 
@@ -179,7 +179,7 @@ impl Peer {
         let folder = self.folder();
         match self {
             Self::Python => {
-                let imports = ["-c", "import fastapi, uvicorn, websockets"];
+                let imports = ["-c", "import fastapi, hypercorn, uvicorn, websockets, wsproto"];
                 process::output(Command::new(folder.join("bin/python")).args(imports)).is_some()
             }
             Self::Go => GO.iter().all(|program| folder.join(program).exists()),
@@ -199,14 +199,20 @@ fn python(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
 /// version of itself.
 fn go(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
     for program in GO {
-        let mut build = Command::new("go");
-        build.args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-o"]).arg(folder.join(program));
-        build.arg(format!("./{program}")).current_dir(source);
-        build.env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
-        build.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+        let mut build = go_build(source, folder);
+        build.arg("-o").arg(folder.join(program)).arg(format!("./{program}"));
         run_logged(&mut build, &paths::log("interop-go-install"), deadline)?;
     }
     Ok(())
+}
+
+/// Builds packages of a module in Go.
+pub(super) fn go_build(source: &Path, kept: &Path) -> Command {
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=readonly", "-modcacherw", "-trimpath"]).current_dir(source);
+    build.env("GOPATH", kept.join("path")).env("GOCACHE", kept.join("cache"));
+    build.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+    build
 }
 
 fn node(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {

@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("engine", &["buf", "ws", "tls", "io", "conn"], &["testkit", "tls-rustls"]),
     ("acme", &["tls"], &[]),
     ("metrics", &["engine"], &["dev-cert"]),
-    (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
+    (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "proxy", "testkit"], &[]),
     (
         "tautline",
         &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "http2", "acme", "metrics"],

@@ -1,5 +1,6 @@
 //! Rules that no other tool checks.
 
+mod errors;
 mod examples;
 mod files;
 mod layers;
@@ -20,8 +21,16 @@ use files::packages;
 /// Checks every text file of the checkout, and how files and crates depend on each other.
 pub(crate) fn run(_: &Context) -> Outcome {
     let files = files::read()?;
-    let checks =
-        [examples::check, text::check, layers::check, modules::check, parts::check, printing::check, prose::check];
+    let checks = [
+        errors::check,
+        examples::check,
+        text::check,
+        layers::check,
+        modules::check,
+        parts::check,
+        printing::check,
+        prose::check,
+    ];
     let mut wrong: Vec<String> = checks.iter().flat_map(|check| check(&files)).collect();
     for (path, lock) in locks::look(Network::Unused)? {
         match (locks::finding(&path, &lock), lock) {

@@ -26,7 +26,19 @@ pub(super) fn check(files: &Files) -> Vec<String> {
             wrong.push(format!("{allowed}: tidy permits unsafe code there, but there is no such file"));
         }
     }
+    wrong.extend(unlinked(files));
     wrong
+}
+
+/// The documents of users that the README does not lead to.
+fn unlinked(files: &Files) -> Vec<String> {
+    let readme = files.get("README.md").map_or("", String::as_str);
+    let documents = files.keys().filter(|path| {
+        let name = path.strip_prefix("docs/").and_then(|name| name.strip_suffix(".md"));
+        name.is_some_and(|name| !name.contains('/'))
+    });
+    let has_no_link = |path: &&String| [')', '#'].iter().all(|end| !readme.contains(&format!("({path}{end}")));
+    documents.filter(has_no_link).map(|path| format!("README.md: no link leads to {path}")).collect()
 }
 
 fn file(path: &str, content: &str) -> Vec<String> {
@@ -136,6 +148,19 @@ mod tests {
     fn long_files_and_undocumented_crates_are_found() {
         assert_eq!(findings("a.rs", &"\n".repeat(801)), 1);
         assert_eq!(findings("crates/a/src/main.rs", "fn main() {}\n"), 1);
+    }
+
+    #[test]
+    fn documents_need_a_link_of_the_readme() {
+        let texts = [
+            ("README.md", "[a](docs/a.md) [b](docs/b.md#part)\n"),
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+            ("docs/c.md", ""),
+            ("docs/more/d.md", ""),
+        ];
+        let files = texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        assert_eq!(unlinked(&files), ["README.md: no link leads to docs/c.md"]);
     }
 
     #[test]
