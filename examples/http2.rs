@@ -4,9 +4,9 @@
 //! cargo run -p tautline --features http2 --example http2 -- CHAIN.pem KEY.pem [ADDRESS]
 //! ```
 //! Without HTTP/2 a page opens a connection for each WebSocket, with a handshake. Here its WebSockets are streams of the connection
-//! that brought the page. For the handler each stream is a connection like any other.
+//! that brought the page. For the handler each stream is a connection like any other. The body of a POST comes back.
 
-use tautline::http::{Response, header};
+use tautline::http::{Method, Response, header};
 use tautline::{Certificate, Conn, Handler, Message, Outgoing, Reply, Request, Server, ServerConfig, http2};
 
 const PAGE: &str = "<!doctype html><title>sockets</title><pre id=log></pre><script>
@@ -25,6 +25,9 @@ impl Handler for Site {
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
         if request.is_upgrade {
             return Reply::upgrade();
+        }
+        if request.http.method() == Method::POST {
+            return Reply::Respond(Response::new(request.body.to_vec()));
         }
         let mut page = Response::new(PAGE.as_bytes().to_vec());
         page.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/html; charset=utf-8"));

@@ -65,7 +65,7 @@ fn serve_one(trace: &str) -> Result<Vec<SpanData>, Box<dyn Error>> {
 
     let server = Server::plain().listen("127.0.0.1:0".parse()?);
     let server = server.start(|_shard| Traced::new(Echo).on_span(take_parent))?;
-    let mut target = Target::new(&format!("ws://{}/orders", server.addresses()[0]))?;
+    let mut target = Target::new(&format!("ws://{}/orders?token=secret", server.addresses()[0]))?;
     let parent = format!("00-{trace}-00f067aa0ba902b7-01");
     target.headers.insert("traceparent", HeaderValue::try_from(parent)?);
     let mut socket = Socket::connect(target, ClientConfig::default(), Config::default())?;
@@ -113,6 +113,7 @@ mod tests {
             found.map(|attribute| attribute.value.to_string()).unwrap_or_default()
         };
         assert_eq!(attribute("url.path"), "/orders");
+        assert!(!format!("{span:?}").contains("secret"), "the query may have a token: {span:?}");
         assert_eq!(
             (attribute("websocket.close_code"), attribute("websocket.cause")),
             ("1000".into(), "closed by the peer".into())
