@@ -82,6 +82,9 @@ struct Reader<'p> {
 impl Reader<'_> {
     fn plan(&self, file: File, finder: &mut Finder<'_>) -> Plan {
         let plain = file.plain.as_ref().is_some_and(|plain| *plain.get_ref());
+        for text in &file.listen {
+            let _ = finder.take(text.span(), listener::form(text.get_ref()));
+        }
         let mut plan = Plan {
             listen: file.listen.iter().map(|text| text.get_ref().clone()).collect(),
             plain,

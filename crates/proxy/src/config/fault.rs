@@ -91,7 +91,7 @@ impl<'t> Finder<'t> {
 
     /// Adds what the parser says.
     pub(super) fn add_parsed(&mut self, error: &toml::de::Error) {
-        let what = with_nearest(error.message().trim());
+        let what = with_remedy(error.message().trim());
         match error.span() {
             Some(span) => self.add(span, what),
             None => self.faults.push(Fault { line: None, what }),
@@ -117,7 +117,31 @@ pub(super) fn unreadable(path: &Path, what: String) -> Faults {
     Faults { path: path.to_owned(), faults: vec![Fault { line: None, what }] }
 }
 
-/// Names the nearest key, where serde lists those that it knows.
+/// Says what to write in place of a value of another type, and names the nearest key, where serde lists those that it knows.
+fn with_remedy(message: &str) -> String {
+    match message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
+        Some(rest) => with_type(rest).unwrap_or_else(|| message.to_owned()),
+        None => with_nearest(message),
+    }
+}
+
+/// `string "many", expected usize` in words of a configuration.
+fn with_type(rest: &str) -> Option<String> {
+    let (found, expected) = rest.rsplit_once(", expected ")?;
+    let wanted = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize" => {
+            "a number without quotes, from 0 on"
+        }
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a number without quotes",
+        "a boolean" => "true or false, without quotes",
+        "a string" | "path string" => "a text in quotes",
+        "a sequence" => "a list in brackets",
+        "a map" => "a table: { key = value }",
+        expected => expected.strip_prefix("struct ").map_or(expected, |_| "a table: { key = value }"),
+    };
+    Some(format!("{} does not fit here: write {wanted}", found.replace('`', "")))
+}
+
 fn with_nearest(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant ")) else {
         return message.to_owned();
@@ -183,6 +207,18 @@ mod tests {
         assert_eq!(said, "there is no key \"lisen\": did you mean \"listen\"?");
         let said = with_nearest("unknown field `x`, expected `listen` or `certificates`");
         assert!(said.ends_with("write one of listen, certificates"), "{said}");
-        assert_eq!(with_nearest("missing field `to`"), "missing field `to`");
+        assert_eq!(with_remedy("missing field `to`"), "missing field `to`");
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_told_what_to_be() {
+        for (said, told) in [
+            ("invalid type: string \"many\", expected usize", "string \"many\" does not fit here: write a number"),
+            ("invalid value: integer `-1`, expected u16", "integer -1 does not fit here: write a number"),
+            ("invalid type: integer `1`, expected a boolean", "integer 1 does not fit here: write true or false"),
+            ("invalid type: string \"a\", expected a sequence", "write a list in brackets"),
+        ] {
+            assert!(with_remedy(said).contains(told), "{}", with_remedy(said));
+        }
     }
 }

@@ -6,7 +6,20 @@ use super::files::Files;
 use crate::plan::{Listener, Ordered, Plan};
 use crate::rates::{Cap, Limit, Rate, Source};
 use std::time::Instant;
+use tautline::Address;
 use toml::Spanned;
+
+/// Checks the form of an address to listen at. Names are resolved by the one who listens.
+pub(super) fn form(text: &str) -> Result<(), String> {
+    if text.starts_with("unix:") {
+        return text.parse::<Address>().map(drop);
+    }
+    let Some((_, port)) = text.rsplit_once(':') else {
+        return Err(format!("{text:?} has no port: write IP:PORT, NAME:PORT, :PORT or unix:PATH"));
+    };
+    let is_port = !port.starts_with('+') && port.parse::<u16>().is_ok();
+    if is_port { Ok(()) } else { Err(format!("{port:?} is no port: write a number up to 65535")) }
+}
 
 /// Limits of the listener.
 pub(super) fn listener(client: &file::Client, limits: &file::Limits, finder: &mut Finder<'_>) -> Listener {

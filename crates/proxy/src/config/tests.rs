@@ -148,7 +148,7 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         ("check = { path = \"x\" }", "begin with a slash"),
         ("check = { fall = 0 }", "from 1 on"),
         ("check = { path = \"/\" }", "only connect"),
-        ("max-connections = \"many\"", "expected"),
+        ("max-connections = \"many\"", "write a number without quotes"),
         ("wait-queue = 5", "add that key"),
         ("resolve-every = \"5\"", "30s"),
         ("wait-time = \"1s\"", "max-connections"),
@@ -158,6 +158,20 @@ fn values_of_a_wrong_form_are_refused_with_their_line() {
         let backend = if remedy == "only connect" { backend.replace("http:", "https:") } else { backend.to_owned() };
         let said = faults(&format!("{backend}{line}\n"));
         assert!(said.len() == 1 && said[0].starts_with("5: ") && said[0].contains(remedy), "{line}: {said:?}");
+    }
+}
+
+#[test]
+fn an_address_without_a_port_is_refused_with_its_line() {
+    let rest = "[[route]]\nto = \"a\"\n[backend.a]\nservers = [\"http://a\"]\n";
+    for good in ["127.0.0.1:0", "[::1]:443", "name:8443", ":443", "unix:/run/a"] {
+        assert!(plan(&format!("listen = [{good:?}]\n{rest}")).is_ok(), "{good}");
+    }
+    for (bad, remedy) in
+        [("8443", "has no port"), ("a:b", "no port"), (":70000", "up to 65535"), ("unix:", "needs a path")]
+    {
+        let said = faults(&format!("\nlisten = [{bad:?}]\n{rest}"));
+        assert!(said.len() == 1 && said[0].starts_with("2: ") && said[0].contains(remedy), "{bad}: {said:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::forward::head::remove_hop_by_hop;
 use crate::forward::{Body, Flaw, Form, Framing};
 use std::time::Instant;
 use tautline::ConnId;
-use tautline::http::header::SET_COOKIE;
+use tautline::http::header::{HeaderMap, SET_COOKIE};
 use tautline::http::{Method, Response, StatusCode, Version};
 use tautline::layers::buf::Buf;
 use tautline::layers::engine::{Others, Raw};
@@ -35,12 +35,7 @@ pub(super) fn write_head(
     let is_odd = response.status() == StatusCode::NO_CONTENT && stated.is_some_and(|stated| stated != Framing::Empty);
     server.keeps &= framing != Framing::UntilEnd && !is_odd;
     remove_hop_by_hop(response.headers_mut());
-    exchange.edits.apply(response.headers_mut());
-    if let Some(lease) = &exchange.lease
-        && let Some(cookie) = exchange.backend.set_cookie(&exchange.headers, lease.server(), exchange.is_secure)
-    {
-        response.headers_mut().append(SET_COOKIE, cookie);
-    }
+    edit(exchange, response.headers_mut());
     let shape = Shape { head_only: exchange.method == Method::HEAD, keep_alive: may_follow, old };
     let mut out = Buf::new();
     let ends = written == Written::UntilEnd && framing != Framing::Empty;
@@ -54,6 +49,16 @@ pub(super) fn write_head(
     let _ = others.write(client, out.filled());
     others.note_status(client, response.status());
     Ok(Body::new(framing, if old { Form::Bytes } else { Form::AsIs }))
+}
+
+/// Changes the fields of a response as its route asks, and binds the client to the server if the backend does that by a cookie.
+pub(super) fn edit(exchange: &Exchange, fields: &mut HeaderMap) {
+    exchange.edits.apply(fields);
+    if let Some(lease) = &exchange.lease
+        && let Some(cookie) = exchange.backend.set_cookie(&exchange.headers, lease.server(), exchange.is_secure)
+    {
+        fields.append(SET_COOKIE, cookie);
+    }
 }
 
 pub(super) fn put(others: &mut Others<'_, Side>, client: ConnId, side: Side) {

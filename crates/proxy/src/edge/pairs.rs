@@ -1,6 +1,6 @@
 //! Pairs whose messages pass: the ends of two WebSockets in one loop.
 
-use super::answer::put;
+use super::answer::{edit, put};
 use super::peer::MOST_WAITING;
 use super::side::{Exchange, Side};
 use crate::forward::head::write_switching;
@@ -29,7 +29,7 @@ pub(super) fn join(
     let Some(offer) = exchange.offer.take() else { return Err("it was not asked for an upgrade") };
     let mut response = response.clone();
     let (of_client, of_server) = offer.answer(&mut response)?;
-    exchange.edits.apply(response.headers_mut());
+    edit(exchange, response.headers_mut());
     let mut head = Vec::new();
     write_switching(&response, &mut head);
     let took = exchange.meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());

@@ -1,6 +1,6 @@
 //! Tunnels: the bytes of one connection pass to the other, both ways.
 
-use super::answer::put;
+use super::answer::{edit, put};
 use super::side::{Exchange, Side};
 use crate::forward::head::write_switching;
 use crate::tally::Present;
@@ -19,7 +19,7 @@ pub(super) fn join(
 ) {
     let mut head = Vec::new();
     let mut response = response.clone();
-    exchange.edits.apply(response.headers_mut());
+    edit(&exchange, response.headers_mut());
     write_switching(&response, &mut head);
     let Exchange { lease, backend, meter, .. } = *exchange;
     let took = meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());

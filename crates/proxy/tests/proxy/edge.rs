@@ -222,6 +222,22 @@ fn a_101_that_opens_no_websocket_is_not_passed_on() {
 }
 
 #[test]
+fn a_websocket_binds_its_client_by_the_cookie_too() {
+    let (server, _) = scripted(|mut stream| {
+        let _ = head(&mut reader(&stream));
+        stream.write_all(kit::wire::response("").as_bytes()).unwrap();
+    });
+    for text in [text(&server, ""), messages(&server, "")] {
+        let proxy = kit::of_text(&format!("{text}sticky-cookie = \"srv\"\n"));
+        let fresh = kit::wire::End::open(&proxy, "");
+        let cookie = fresh.head.split("set-cookie: ").nth(1).expect("a cookie").split(';').next().unwrap();
+        assert!(cookie.starts_with("srv="), "{cookie}");
+        let bound = kit::wire::End::open(&proxy, &format!("Cookie: {cookie}\r\n"));
+        assert!(!bound.head.contains("set-cookie"), "{}", bound.head);
+    }
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_passed_over_for_another() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (server, _) = scripted(framings);
