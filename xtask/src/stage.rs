@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::env;
 use std::fs;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::outcome::{Failure, Outcome};
 use crate::process::Deadline;
@@ -25,6 +25,11 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
 
 /// Stages of many tests, whose second try runs only the tests that failed (`again`).
 const TRIED_IN_PARTS: [&str; 4] = ["test", "everything", "uring", "engines"];
+
+/// Names the second of Unix time at which no stage of `cargo xtask test --rest` begins any more, and a running one is stopped.
+///
+/// A run of CI that reaches the limit of its machine tells nothing at all, so it ends before, and names what it did not get to.
+const UNTIL: &str = "TAUTLINE_TEST_UNTIL";
 
 /// Longest that another stage may take before it fails, and be tried again. No stage is tried again that was stopped: its limit
 /// would pass once more, and CI has one of its own.
@@ -66,24 +71,54 @@ pub(crate) fn run(stages: &[Stage]) -> ExitCode {
 ///
 /// Where everything must run, a stage that fails is tried once more, and the summary names it if it passes then.
 pub(crate) fn run_within(most: Duration, stages: &[Stage], left_out: (&str, &[LeftOut])) -> ExitCode {
-    run_strictly(everything_must_run(), most, stages, left_out)
+    run_strictly(everything_must_run(), Limits { most, until: None }, stages, left_out)
 }
 
-fn run_strictly(strict: bool, most: Duration, stages: &[Stage], (heading, left_out): (&str, &[LeftOut])) -> ExitCode {
+/// Runs every stage likewise that begins before [`UNTIL`].
+pub(crate) fn run_until(most: Duration, stages: &[Stage], left_out: (&str, &[LeftOut])) -> ExitCode {
+    let until = env::var(UNTIL).ok().and_then(|second| second.parse().ok());
+    let until = until.map(|second| UNIX_EPOCH + Duration::from_secs(second));
+    run_strictly(everything_must_run(), Limits { most, until }, stages, left_out)
+}
+
+/// The times of a run.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// All stages together are too slow beyond it.
+    most: Duration,
+    /// The end of the run.
+    until: Option<SystemTime>,
+}
+
+impl Limits {
+    fn left(&self) -> Duration {
+        self.until.map_or(Duration::MAX, |until| until.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+}
+
+fn run_strictly(strict: bool, limits: Limits, stages: &[Stage], (heading, left_out): (&str, &[LeftOut])) -> ExitCode {
     let mut rows = Vec::new();
     let mut parts = Vec::new();
     let mut unstable = Vec::new();
     for stage in stages {
         let (start, used) = (Instant::now(), processor_time());
-        let (mut outcome, mut skipped) = attempt(stage, strict, false);
+        if limits.left().is_zero() {
+            let outcome = Err(Failure::Skipped("OUT OF TIME before it began".to_owned()));
+            rows.push(Row { name: stage.name, time: Duration::ZERO, processor: Duration::ZERO, outcome });
+            continue;
+        }
+        let (mut outcome, mut skipped) = attempt(stage, strict, false, limits.left());
         if let Err(Failure::Failed(reason)) = &outcome
             && strict
             && start.elapsed() < if TRIED_IN_PARTS.contains(&stage.name) { limit(stage) } else { AGAIN_WITHIN }
         {
-            let (second, more) = attempt(stage, strict, true);
+            let (second, more) = attempt(stage, strict, true, limits.left());
             unstable.extend(second.is_ok().then(|| (stage.name, reason.clone())));
             outcome = second;
             skipped.extend(more);
+        }
+        if matches!(outcome, Err(Failure::Failed(_))) && limits.left().is_zero() {
+            outcome = Err(Failure::Skipped("OUT OF TIME amid it".to_owned()));
         }
         rows.push(Row { name: stage.name, time: start.elapsed(), processor: processor_time() - used, outcome });
         parts.extend(skipped);
@@ -92,7 +127,7 @@ fn run_strictly(strict: bool, most: Duration, stages: &[Stage], (heading, left_o
         println!("\n=== {heading}");
     }
     left_out.iter().for_each(|(name, reason)| println!("{name:<20}{reason}"));
-    summarise(most, &rows, &parts, &unstable)
+    summarise(limits.most, &rows, &parts, &unstable)
 }
 
 /// The time after which a stage is stopped.
@@ -101,9 +136,9 @@ const fn limit(stage: &Stage) -> Duration {
 }
 
 /// Runs a stage once, and returns its outcome and the parts that it skipped.
-fn attempt(stage: &Stage, strict: bool, again: bool) -> (Outcome, Vec<(String, String)>) {
+fn attempt(stage: &Stage, strict: bool, again: bool, left: Duration) -> (Outcome, Vec<(String, String)>) {
     eprintln!("\n=== {} ({}at most {} min)", stage.name, if again { "again, " } else { "" }, stage.minutes);
-    let deadline = Deadline::after(limit(stage));
+    let deadline = Deadline::after(limit(stage).min(left));
     let context = Context { deadline, again, skipped: RefCell::default() };
     let mut outcome = (stage.run)(&context);
     let skipped = context.skipped.into_inner();
@@ -204,6 +239,8 @@ mod tests {
     use std::process::Command;
     use std::rc::Rc;
 
+    const ENDLESS: Limits = Limits { most: Duration::MAX, until: None };
+
     #[test]
     fn only_listed_skips_pass() {
         assert!(refuse_new_skip("miri").is_ok());
@@ -248,9 +285,37 @@ mod tests {
                 if counter.get() > failures { Ok(()) } else { Err(Failure::Failed("late".to_owned())) }
             };
             let stages = [Stage { name: "a", minutes: 1, run: Box::new(run) }];
-            assert_eq!(run_strictly(strict, Duration::MAX, &stages, ("", &[])), code, "{failures} failures");
+            assert_eq!(run_strictly(strict, ENDLESS, &stages, ("", &[])), code, "{failures} failures");
             assert_eq!(tried.get(), tries, "{failures} failures");
         }
+    }
+
+    #[test]
+    fn no_stage_begins_when_the_time_is_over() {
+        let began = Rc::new(Cell::new(0));
+        let counter = began.clone();
+        let run = move |_: &Context| {
+            counter.set(counter.get() + 1);
+            Ok(())
+        };
+        let stages = [Stage { name: "a", minutes: 1, run: Box::new(run) }];
+        for (until, begins) in [(SystemTime::now() + Duration::from_secs(60), 1), (SystemTime::now(), 1)] {
+            let limits = Limits { until: Some(until), ..ENDLESS };
+            assert_eq!(run_strictly(true, limits, &stages, ("", &[])), ExitCode::SUCCESS);
+            assert_eq!(began.get(), begins);
+        }
+    }
+
+    #[test]
+    fn a_stage_that_the_end_stops_has_not_failed() {
+        let run = |_: &Context| {
+            std::thread::sleep(Duration::from_millis(20));
+            Err(Failure::Failed("killed".to_owned()))
+        };
+        let stages = [Stage { name: "a", minutes: 1, run: Box::new(run) }];
+        let limits = |left| Limits { until: Some(SystemTime::now() + Duration::from_millis(left)), ..ENDLESS };
+        assert_eq!(run_strictly(true, limits(10), &stages, ("", &[])), ExitCode::SUCCESS);
+        assert_eq!(run_strictly(true, limits(60_000), &stages, ("", &[])), ExitCode::FAILURE);
     }
 
     #[test]
