@@ -125,7 +125,7 @@ impl HeadReader {
                     return Err(HandshakeError::Malformed("line begins with a space (folded headers are obsolete)"));
                 }
                 (Position::LineStart, _) => self.begin_line()?,
-                (Position::Line, _) => {}
+                (Position::Line, _) => self.scanned += ordinary(&bytes[self.scanned..end]),
             }
         }
         if end == self.limits.max_bytes { Err(HandshakeError::HeadTooLarge(end)) } else { Ok(None) }
@@ -149,6 +149,20 @@ impl HeadReader {
             error => error,
         }
     }
+}
+
+/// The number of bytes at the front, in steps of eight, among which is no control character.
+fn ordinary(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    let (eights, _) = bytes.as_chunks::<8>();
+    let has_control = |eight: &[u8; 8]| {
+        // The usual tests of all bytes of a word for one below a number, and for zero.
+        let word = u64::from_le_bytes(*eight);
+        let (below, del) = (word.wrapping_sub(ONES * 0x20) & !word, word ^ (ONES * 0x7f));
+        (below | (del.wrapping_sub(ONES) & !del)) & HIGH != 0
+    };
+    8 * eights.iter().position(has_control).unwrap_or(eights.len())
 }
 
 /// The range of a whole head, and its number of header lines.

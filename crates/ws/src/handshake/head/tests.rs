@@ -295,3 +295,16 @@ proptest! {
         prop_assert_eq!(whole, cut.unwrap_or(Ok(None)));
     }
 }
+
+#[test]
+fn control_characters_are_refused_at_every_place_of_a_line() {
+    for byte in 0..=u8::MAX {
+        for place in 0..40 {
+            let mut value = [b'v'; 40];
+            value[place] = byte;
+            let head = [b"GET / HTTP/1.1\r\nHost: a\r\nX: ", &value[..], b"\r\n\r\n"].concat();
+            let is_control = byte < 0x20 && byte != b'\t' || byte == 0x7f;
+            assert_eq!(request(&head).is_err(), is_control, "{byte:#04x} at {place}");
+        }
+    }
+}
