@@ -63,6 +63,9 @@ enum Operation {
         /// The offset after which it begins. Default: the first message that is kept.
         #[arg(long, value_name = "OFFSET")]
         after: Option<u64>,
+        /// The epoch of that offset. The hub refuses an offset of another one.
+        #[arg(long, value_name = "EPOCH", requires = "after")]
+        epoch: Option<String>,
     },
     /// List the users of one host, or the names of a user's connections to it.
     #[command(after_help = "Example:\n  taut hub connections https://hub.example --key-file app.key ann")]
@@ -122,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let body = publication(user.as_deref(), message_key.as_deref(), message)?;
             (hub, "publish", body, idempotency_key.as_deref())
         }
-        Operation::History { hub, topic, after } => (hub, "history", page(topic, *after), None),
+        Operation::History { hub, topic, after, epoch } => (hub, "history", page(topic, *after, epoch.as_deref()), None),
         Operation::Connections { hub, user } => {
             let body = user.as_ref().map_or_else(|| json!({}), |user| json!({ "user": user }));
             (hub, "connections", body, None)
@@ -157,8 +160,15 @@ fn publication(user: Option<&str>, key: Option<&str>, message: &[String]) -> Res
 }
 
 /// The body of a request for a page of history. The hub takes no `null`.
-fn page(topic: &str, after: Option<u64>) -> Value {
-    after.map_or_else(|| json!({ "topic": topic }), |after| json!({ "topic": topic, "after": after }))
+fn page(topic: &str, after: Option<u64>, epoch: Option<&str>) -> Value {
+    let mut body = json!({ "topic": topic });
+    if let Some(after) = after {
+        body["after"] = after.into();
+    }
+    if let Some(epoch) = epoch {
+        body["epoch"] = epoch.into();
+    }
+    body
 }
 
 impl HubArguments {

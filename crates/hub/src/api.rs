@@ -75,6 +75,8 @@ struct Topic {
     topic: String,
     #[serde(default, deserialize_with = "whole")]
     after: Option<u64>,
+    #[serde(default, deserialize_with = "some")]
+    epoch: Option<String>,
     /// Whether the members are not listed.
     #[serde(default, deserialize_with = "some")]
     count: Option<bool>,
@@ -246,15 +248,15 @@ impl HubHandler {
                 Ok(Operation::Publish(messages.collect::<Result<_, _>>()?, true))
             }
             "history" | "presence" => {
-                let Topic { topic, after, count } = parse(body)?;
+                let Topic { topic, after, epoch, count } = parse(body)?;
                 let topic = self.topic(Some(topic), key)?;
-                match (name, after, count) {
-                    ("presence", None, count) => return Ok(Operation::Presence(topic, count.unwrap_or_default())),
-                    ("history", _, None) => {}
+                match (name, &epoch, count) {
+                    ("presence", None, count) if after.is_none() => return Ok(Operation::Presence(topic, count.unwrap_or_default())),
+                    ("history", epoch, None) if epoch.is_none() || after.is_some() => {}
                     _ => return Err(BAD_BODY),
                 }
                 let kind = self.rules.kind(&self.hub.config, &topic);
-                if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, kind, after)) }
+                if kind == Kind::Plain { Err(NO_HISTORY) } else { Ok(Operation::History(topic, kind, after, epoch)) }
             }
             "statistics" => parse::<Nothing>(body).map(|Nothing {}| Operation::Statistics),
             _ => {
@@ -324,10 +326,14 @@ impl HubHandler {
                 let posting = Posting { hub, rules: self.rules.clone(), is_batch, done: Vec::new(), answer };
                 post_next(posting, messages, &mailbox);
             }
-            Operation::History(topic, kind, after) => {
+            Operation::History(topic, kind, after, epoch) => {
                 let named = topic.clone();
-                let done =
-                    move |page: Result<Page, LogError>| answer.give(page.map_err(fault).map(|p| list(&named, &p)));
+                let done = move |page: Result<Page, LogError>| {
+                    // An offset of another life means nothing here.
+                    let of_life = |page: &Page| epoch.is_none_or(|epoch| *epoch == *page.upto.epoch);
+                    let page = page.map_err(fault).and_then(|page| if of_life(&page) { Ok(page) } else { Err(TOO_LATE) });
+                    answer.give(page.map(|page| list(&named, &page)));
+                };
                 hub.log.read(&topic, kind, after.filter(|after| *after > 0), Box::new(done));
             }
             Operation::Presence(topic, counts) => {
@@ -375,7 +381,8 @@ impl HubHandler {
 
 enum Operation {
     Publish(VecDeque<Post>, bool),
-    History(Arc<str>, Kind, Option<u64>),
+    /// With the offset of the last message that is known, and its epoch.
+    History(Arc<str>, Kind, Option<u64>, Option<String>),
     /// Whether the members are only counted.
     Presence(Arc<str>, bool),
     Connections(Option<String>),
@@ -475,5 +482,6 @@ fn fault(error: LogError) -> Fault {
 /// A page of history.
 fn list(topic: &str, page: &Page) -> String {
     let entries: Vec<String> = page.entries.iter().map(|entry| frame(topic, entry)).collect();
-    format!("{{\"messages\":[{}],\"upto\":{}}}", entries.join(","), page.upto)
+    let Position { epoch, offset } = &page.upto;
+    format!("{{\"messages\":[{}],\"epoch\":{},\"upto\":{offset}}}", entries.join(","), json!(&**epoch))
 }

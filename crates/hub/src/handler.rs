@@ -534,7 +534,7 @@ impl HubHandler {
         let at = self.tracks.get(topic).and_then(|track| track.at.clone());
         let Some(catch_up) = self.reader(topic, conn, reading) else { return false };
         let page = match page {
-            Ok(page) if catch_up.after.is_none_or(|after| page.upto > after) => page,
+            Ok(page) if catch_up.after.is_none_or(|after| page.upto.offset > after) => page,
             Err(LogError::TooLate) => {
                 (catch_up.stage, catch_up.after, catch_up.is_late) = (Stage::Behind, None, true);
                 self.advance(shard, topic, conn);
@@ -547,10 +547,10 @@ impl HubHandler {
                 return false;
             }
         };
-        catch_up.after = Some(page.upto);
+        catch_up.after = Some(page.upto.offset);
         if let Some(at) = at.filter(|_| std::mem::take(&mut catch_up.is_late)) {
             // The messages that are kept follow, and the client misses those before them.
-            let offset = page.entries.first().map_or(page.upto, |first| first.offset.saturating_sub(1));
+            let offset = page.entries.first().map_or(page.upto.offset, |first| first.offset.saturating_sub(1));
             let answer = Object::new("late").text("topic", topic).position(&Position { offset, ..at }).end();
             shard.send_to(&[conn], Outgoing::text(&answer));
         }

@@ -43,7 +43,7 @@ pub struct Page {
     /// The messages, of the first that was asked for.
     pub entries: Vec<Entry>,
     /// Every message of the topic up to this offset is in `entries` or was before them.
-    pub upto: u64,
+    pub upto: Position,
 }
 
 impl Page {

@@ -190,7 +190,8 @@ impl Inner {
         if after.is_some_and(|after| after < topic.map_or(self.forgotten, |topic| topic.dropped)) {
             return Err(LogError::TooLate);
         }
-        let Some(topic) = topic else { return Ok(Page { entries: Vec::new(), upto: self.last }) };
+        let place = |offset| Position { epoch: self.epoch.clone(), offset };
+        let Some(topic) = topic else { return Ok(Page { entries: Vec::new(), upto: place(self.last) }) };
         let after = after.unwrap_or_default();
         let begin = topic.entries.partition_point(|entry| entry.offset <= after);
         let (mut entries, mut bytes) = (Vec::new(), 0);
@@ -203,7 +204,7 @@ impl Inner {
         }
         let is_all = begin + entries.len() == topic.entries.len();
         let upto = if is_all { self.last } else { entries.last().map_or(after, |entry: &Entry| entry.offset) };
-        Ok(Page { entries, upto })
+        Ok(Page { entries, upto: place(upto) })
     }
 }
 
@@ -289,8 +290,8 @@ mod tests {
         loop {
             let page = log.lock().read(&Arc::from(topic), after)?;
             all.extend(page.entries.iter().map(|Entry { data, .. }| data.to_string()));
-            after = Some(page.upto);
-            if page.upto == log.lock().last {
+            after = Some(page.upto.offset);
+            if page.upto.offset == log.lock().last {
                 return Ok(all);
             }
         }

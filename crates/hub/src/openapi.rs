@@ -28,7 +28,8 @@ fn schemas(operation: &str) -> (Value, Value) {
         }
         "history" => {
             let after = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
-            (object(json!({ "topic": topic, "after": after }), &["topic"]), answer(&["messages", "upto"]))
+            let body = json!({ "topic": topic, "after": after, "epoch": name(256, 0, TEXT) });
+            (object(body, &["topic"]), answer(&["messages", "epoch", "upto"]))
         }
         "presence" => {
             let body = json!({ "topic": topic, "count": { "type": "boolean" } });

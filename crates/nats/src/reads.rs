@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
-use tautline_hub::{Done, Entry, Kind, LogError, Page};
+use tautline_hub::{Done, Entry, Kind, LogError, Page, Position};
 use tokio::sync::Semaphore;
 
 /// Most messages of a page.
@@ -120,9 +120,12 @@ async fn page(
     // One that is not deleted ends by itself.
     let _ = stream.delete_consumer(name).await;
     match last {
-        Some(last) if left > 0 => Ok(Page { entries, upto: last }),
+        Some(offset) if left > 0 => Ok(Page { entries, upto: Position { offset, ..extent.at } }),
         None if left > 0 => Err(LogError::Away),
-        last => Ok(Page { entries, upto: last.unwrap_or_default().max(extent.at.offset) }),
+        last => {
+            let offset = last.unwrap_or_default().max(extent.at.offset);
+            Ok(Page { entries, upto: Position { offset, ..extent.at } })
+        }
     }
 }
 

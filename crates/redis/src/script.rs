@@ -204,7 +204,8 @@ fn found(topic: &str, after: Option<u64>, answer: &[Value]) -> Option<Found> {
         let Value::BulkString(data) = data else { return None };
         entries.extend(entry(topic, offset, key, data));
     }
-    let upto = if is_all { upto.max(at.offset) } else { upto };
+    let offset = if is_all { upto.max(at.offset) } else { upto };
+    let upto = Position { offset, ..at.clone() };
     Some(Found { at, page: Some(Page { entries, upto }) })
 }
 

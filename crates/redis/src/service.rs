@@ -469,8 +469,8 @@ impl Service {
                 for entry in page.entries {
                     topic.sinks.iter().for_each(|(_, sink, _)| sink.entry(entry.clone()));
                 }
-                at.offset = at.offset.max(page.upto);
-                page.upto < found.at.offset
+                at.offset = at.offset.max(page.upto.offset);
+                page.upto.offset < found.at.offset
             }
             (at, _) => {
                 let was_known = at.replace(found.at.clone()).is_some();

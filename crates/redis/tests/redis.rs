@@ -502,7 +502,7 @@ fn identifiers_count_once_and_old_messages_are_late() {
     assert_eq!(read(&log, "log:c", Some(1)).unwrap_err(), LogError::TooLate);
     assert_eq!(data(&read(&log, "log:c", Some(places[597])).unwrap()), ["598", "599"]);
     assert_eq!(read(&log, "log:c", Some(u64::MAX)).unwrap().entries, []);
-    assert_eq!(read(&log, "log:c", Some(places[599])).unwrap().upto, places[599]);
+    assert_eq!(read(&log, "log:c", Some(places[599])).unwrap().upto.offset, places[599]);
     let kept = read(&log, "log:c", None).unwrap();
     assert!((100..=256).contains(&kept.entries.len()), "{}", kept.entries.len());
     // A page ends with its bytes, and the next one goes on.
@@ -512,7 +512,7 @@ fn identifiers_count_once_and_old_messages_are_late() {
     while sizes.iter().sum::<usize>() < 8 {
         let page = read(&log, "log:d", after).unwrap();
         sizes.push(page.entries.len());
-        after = Some(page.upto);
+        after = Some(page.upto.offset);
     }
     assert_eq!(sizes, [3, 3, 2]);
     // Messages are gone after their time, also in a topic that is silent.

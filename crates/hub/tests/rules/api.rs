@@ -65,7 +65,9 @@ fn messages_reach_topics_histories_and_users() {
         assert!(next(&mut ann).contains(&format!(r#""data":{n}"#)));
     }
     let after = &answer["published"][1]["offset"];
-    let (status, page) = post(&bench, "history", &json!({ "topic": "log:a", "after": after }));
+    let epoch = &answer["published"][1]["epoch"];
+    let (status, page) = post(&bench, "history", &json!({ "topic": "log:a", "after": after, "epoch": epoch }));
+    assert_eq!(&page["epoch"], epoch);
     let data: Vec<&Value> = page["messages"].as_array().unwrap().iter().map(|entry| &entry["data"]).collect();
     assert_eq!((status, data), (200, vec![&json!(2), &json!(3), &json!(4)]));
     let mut second = bench.connect(&token("ann", 60.0, &json!({})));
@@ -333,6 +335,9 @@ fn requests_without_right_and_form_are_refused() {
         (&app, "batch", &many, 400),
         (&app, "history", r#"{"topic":"room"}"#, 404),
         (&app, "history", r#"{"topic":"log:a","count":true}"#, 400),
+        (&app, "history", r#"{"topic":"log:a","epoch":"e"}"#, 400),
+        (&app, "history", r#"{"topic":"log:a","after":0,"epoch":"of another life"}"#, 410),
+        (&app, "presence", r#"{"topic":"log:a","after":1}"#, 400),
         (&app, "presence", r#"{"topic":"room","count":true}"#, 200),
         (&app, "presence", r#"{"topic":"room","count":null}"#, 400),
         (&app, "presence", r#"{"topic":"room","after":1}"#, 400),

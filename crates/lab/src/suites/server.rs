@@ -10,6 +10,7 @@ use crate::load;
 use crate::{Error, Protocol};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use std::fs::{File, read_to_string};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -116,6 +117,11 @@ impl Process {
             // Its report of the stages is not needed.
             command.stderr(Stdio::null());
         }
+        // It starts as one that serves users, and so has much to say, as its successors do.
+        let log = matches!(kind, Kind::Proxy(_)).then(|| certificates.folder().join("proxy.log"));
+        if let Some(log) = &log {
+            command.stderr(File::create(log).map_err(|error| failed(format!("{}: {error}", log.display())))?);
+        }
         let Placement { server, load } = lab.placement;
         if let Kind::Model(_) = kind {
             command.args([server, load].map(|cpu| format!("--cpu={cpu}")));
@@ -135,11 +141,13 @@ impl Process {
         let line = child.stdout.take().and_then(|out| first_line(out, START));
         let addresses = line.as_deref().map(addresses).unwrap_or_default();
         let Some(&address) = addresses.first() else {
-            // The server reports its reason on standard error.
+            // The server reports its reason on standard error, or in its log.
             let _ = child.kill();
             let _ = child.wait();
             let recipe = kind.peer().and_then(Peer::recipe);
-            let why = recipe.and_then(|recipe| recipe.last_words(&target())).unwrap_or_default();
+            let words = recipe.and_then(|recipe| recipe.last_words(&target()));
+            let words = words.or_else(|| Some(read_to_string(log?).ok()?.lines().last()?.to_owned()));
+            let why = words.unwrap_or_default();
             return Err(failed(format!("it did not accept connections. {why}").trim_end().to_owned()));
         };
         Ok(Self { kind, address, addresses, child, authority: certificates.authority().to_owned() })

@@ -68,7 +68,11 @@ pub(super) fn measure(lab: &Lab<'_>, site: &Site, who: Who, change: Change) -> R
     };
     let proxy = Changing { site, who, live, file };
     let Span { warmup, duration } = lab.span();
-    let (count, cpu) = (changes(lab.effort), lab.placement.server);
+    let most = match who {
+        Who::Other(program) => site.installed(program).map_err(Error::Failed)?.most(change),
+        _ => u32::MAX,
+    };
+    let (count, cpu) = (changes(lab.effort).min(most), lab.placement.server);
     // Connections are being opened at first.
     let between = 3 * duration;
     let load = echo(proxy.live.server()?, Span { warmup, duration: between * (count + 1) });

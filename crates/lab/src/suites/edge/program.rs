@@ -106,12 +106,25 @@ impl Installed {
         format!("{} {}", self.program.name(), self.version)
     }
 
+    /// The most changes in a row. A new process of nginx starts no other one while the old one has connections.
+    pub(super) const fn most(&self, change: Change) -> u32 {
+        match (self.program, change) {
+            (Program::Nginx | Program::NginxWheel, Change::Program) => 1,
+            _ => u32::MAX,
+        }
+    }
+
     /// The command that runs it, and its configuration.
     fn command(&self, site: &Site<'_>) -> Result<(Command, String), Error> {
         let Site { folder, file, changes, .. } = site;
         let mut command = Command::new(&self.path);
         let text = match self.program {
             Program::Nginx | Program::NginxWheel => {
+                if *changes {
+                    // It starts no new program as long as its parent is the one that it began with, so a shell begins it and ends.
+                    command = Command::new("sh");
+                    command.args(["-c", "\"$@\" & sleep 1", "sh"]).arg(&self.path);
+                }
                 command.arg("-p").arg(folder).arg("-c").arg(file);
                 nginx(site)
             }
@@ -133,11 +146,13 @@ impl Installed {
     /// say.
     pub(super) fn change(&self, change: Change, first: u32, file: &Path) -> Result<(), String> {
         match (self.program, change) {
-            (Program::Nginx | Program::NginxWheel, Change::Reload) => signal(first, Signal::HUP),
-            (Program::Nginx | Program::NginxWheel, Change::Program) => {
+            (Program::Nginx | Program::NginxWheel, change) => {
                 let number = file.with_extension("pid");
                 let master = || fs::read_to_string(&number).ok()?.trim().parse::<u32>().ok();
                 let old = master().ok_or_else(|| format!("{} names no process", number.display()))?;
+                if change == Change::Reload {
+                    return signal(old, Signal::HUP);
+                }
                 signal(old, Signal::USR2)?;
                 wait_until(|| master().is_some_and(|new| new != old))?;
                 signal(old, Signal::QUIT)
