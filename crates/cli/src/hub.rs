@@ -125,7 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let body = publication(user.as_deref(), message_key.as_deref(), message)?;
             (hub, "publish", body, idempotency_key.as_deref())
         }
-        Operation::History { hub, topic, after, epoch } => (hub, "history", page(topic, *after, epoch.as_deref()), None),
+        Operation::History { hub, topic, after, epoch } => {
+            (hub, "history", page(topic, *after, epoch.as_deref()), None)
+        }
         Operation::Connections { hub, user } => {
             let body = user.as_ref().map_or_else(|| json!({}), |user| json!({ "user": user }));
             (hub, "connections", body, None)

@@ -251,7 +251,9 @@ impl HubHandler {
                 let Topic { topic, after, epoch, count } = parse(body)?;
                 let topic = self.topic(Some(topic), key)?;
                 match (name, &epoch, count) {
-                    ("presence", None, count) if after.is_none() => return Ok(Operation::Presence(topic, count.unwrap_or_default())),
+                    ("presence", None, count) if after.is_none() => {
+                        return Ok(Operation::Presence(topic, count.unwrap_or_default()));
+                    }
                     ("history", epoch, None) if epoch.is_none() || after.is_some() => {}
                     _ => return Err(BAD_BODY),
                 }
@@ -331,7 +333,8 @@ impl HubHandler {
                 let done = move |page: Result<Page, LogError>| {
                     // An offset of another life means nothing here.
                     let of_life = |page: &Page| epoch.is_none_or(|epoch| *epoch == *page.upto.epoch);
-                    let page = page.map_err(fault).and_then(|page| if of_life(&page) { Ok(page) } else { Err(TOO_LATE) });
+                    let page =
+                        page.map_err(fault).and_then(|page| if of_life(&page) { Ok(page) } else { Err(TOO_LATE) });
                     answer.give(page.map(|page| list(&named, &page)));
                 };
                 hub.log.read(&topic, kind, after.filter(|after| *after > 0), Box::new(done));

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,14 +99,19 @@ struct Inner {
     seen: Mutex<Stamps>,
     /// The others that a hardened process may connect to, whatever a reload says.
     confined: OnceLock<Reach>,
+    /// The plan with which the process began.
+    first: Arc<Plan>,
+    /// Reloads of the configuration, and those that were refused.
+    reloads: [AtomicU64; 2],
 }
 
 impl Front {
     /// A front with this plan. `own` are the options of TLS, without the additions of the plan.
     pub(super) fn new(source: Source, plan: Plan, own: TlsArguments) -> Self {
         let seen = Mutex::new(stamps(&source, &plan));
-        let (live, tls) = (Live::new(plan), FrontTls::new(own));
-        Self(Arc::new(Inner { source, live, tls, checks: Mutex::new(None), seen, confined: OnceLock::new() }))
+        let (live, tls, checks) = (Live::new(plan), FrontTls::new(own), Mutex::new(None));
+        let (first, confined, reloads) = (live.plan(), OnceLock::new(), Default::default());
+        Self(Arc::new(Inner { source, live, tls, checks, seen, confined, first, reloads }))
     }
 
     /// Takes the files of certificates over, if they are those of the configuration. Otherwise it gives them back.
@@ -134,6 +140,11 @@ impl Front {
     /// The counts of all loops for the routes and servers of the moment.
     pub(crate) fn figures(&self) -> Figures {
         Figures::of(&self.0.live.plan(), Instant::now())
+    }
+
+    /// Reloads of the configuration, and those that were refused.
+    pub(super) fn reloads(&self) -> [u64; 2] {
+        self.0.reloads.each_ref().map(|number| number.load(Ordering::Relaxed))
     }
 
     /// Begins the checks and look-ups of the servers, and the look-out for a change of the file. The process is `confined` to these others.
@@ -172,6 +183,7 @@ impl Front {
             }
             Ok(plan)
         });
+        self.0.reloads[usize::from(plan.is_err())].fetch_add(1, Ordering::Relaxed);
         match plan {
             Err(faults) => {
                 let mut faults = faults.to_string().replace('\n', "; "); // the log escapes ends of lines
@@ -201,15 +213,22 @@ impl Front {
     /// Warns of keys that a reload does not change.
     fn report_unchanged(&self, plan: &Plan, before: &Plan) {
         let is_live = self.0.tls.is_live() && !plan.certificates.is_empty();
+        let first = &self.0.first;
+        // What is as it was at the begin is in use.
+        macro_rules! is_new {
+            ($key:ident) => {
+                plan.$key != before.$key && plan.$key != first.$key
+            };
+        }
         let stays = [
-            (plan.listen != before.listen, "listen"),
-            (plan.plain != before.plain, "plain"),
-            (plan.http2 != before.http2, "http2"),
-            (!is_live && plan.certificates != before.certificates, "certificates"),
-            (plan.acme != before.acme, "[acme]"),
-            (plan.listener != before.listener, "[client], or connections or handshakes of [limits],"),
-            (!is_live && plan.client_ca != before.client_ca, "client-ca"),
-            (!is_live && plan.client_certificate != before.client_certificate, "client-certificate"),
+            (is_new!(listen), "listen"),
+            (is_new!(plain), "plain"),
+            (is_new!(http2), "http2"),
+            (!is_live && is_new!(certificates), "certificates"),
+            (is_new!(acme), "[acme]"),
+            (is_new!(listener), "[client], or connections or handshakes of [limits],"),
+            (!is_live && is_new!(client_ca), "client-ca"),
+            (!is_live && is_new!(client_certificate), "client-certificate"),
         ];
         for (_, key) in stays.into_iter().filter(|(changed, _)| *changed) {
             log::warn!("{key} has changed in the configuration: `taut upgrade` makes the change, a reload does not");

@@ -14,7 +14,11 @@ pub(super) struct FrontMetrics(pub(super) Front);
 
 impl Collector for FrontMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        encode(&self.0.figures(), &mut Writer(encoder))
+        let (mut writer, [done, refused]) = (Writer(encoder), self.0.reloads());
+        let help = "Times that the configuration was read again; a refused one changes nothing";
+        let results = [("ok", done), ("failed", refused)].map(|(result, number)| (vec![("result", result)], number));
+        writer.family(MetricType::Counter, "reloads", help, results)?;
+        encode(&self.0.figures(), &mut writer)
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct AccessTable {
 pub(crate) struct Record {
     pub(crate) asked: Option<Asked>,
     pub(crate) began: Tick,
+    /// The time before `began`, in other processes.
+    pub(crate) age: Tick,
     /// When the response had left or the WebSocket ended. The connection may linger.
     pub(crate) ended: Option<Tick>,
     pub(crate) status: Option<StatusCode>,
@@ -123,31 +125,40 @@ impl AccessTable {
 
 /// An entry on its way to another process, with the time since it began.
 impl AccessTable {
-    /// Appends the entry of a connection.
-    pub(crate) fn save(&mut self, token: Token, counters: &LiveCounters, now: Tick, out: &mut Vec<u8>) {
+    /// Appends the entry of a connection, with its own notes or those that are not in it yet.
+    pub(crate) fn save(
+        &mut self,
+        token: Token,
+        counters: &LiveCounters,
+        now: Tick,
+        notes: Option<&Notes>,
+        out: &mut Vec<u8>,
+    ) {
         let record = self.record(token, counters, now);
         let Some(asked) = &record.asked else { return };
         let Traffic { bytes_in, bytes_out, messages_in, messages_out } = record.traffic;
-        for number in [now.saturating_sub(record.began), bytes_in, bytes_out, messages_in, messages_out] {
+        let age = record.age + now.saturating_sub(record.began);
+        for number in [age, bytes_in, bytes_out, messages_in, messages_out] {
             out.extend(number.to_be_bytes());
         }
         put(asked.method.as_str().as_bytes(), out);
         put(asked.path.as_bytes(), out);
         out.push(u8::from(asked.user_agent.is_some()));
         put(asked.user_agent.as_deref().unwrap_or_default().as_bytes(), out);
+        notes.unwrap_or(&record.notes).save(out);
     }
 
-    /// Goes on with an entry of another process. Bytes that are none begin a new one.
-    pub(crate) fn restore(&mut self, token: Token, counters: &LiveCounters, now: Tick, saved: &[u8]) {
+    /// Goes on with an entry of another process, which was saved `since` milliseconds ago. Bytes that are none begin a new one.
+    pub(crate) fn restore(&mut self, token: Token, counters: &LiveCounters, (now, since): (Tick, Tick), saved: &[u8]) {
         let record = self.record(token, counters, now);
-        record.status = Some(StatusCode::SWITCHING_PROTOCOLS);
-        if let Some((age, traffic, asked)) = read(saved) {
-            (record.began, record.traffic, record.asked) = (now.saturating_sub(age), traffic, Some(asked));
+        if let Some((age, traffic, asked, notes)) = read(saved) {
+            (record.began, record.age) = (now, age.saturating_add(since));
+            (record.traffic, record.asked, record.notes) = (traffic, Some(asked), notes);
         }
     }
 }
 
-fn read(mut saved: &[u8]) -> Option<(Tick, Traffic, Asked)> {
+fn read(mut saved: &[u8]) -> Option<(Tick, Traffic, Asked, Notes)> {
     let rest = &mut saved;
     let age = take_u64(rest)?;
     let traffic = Traffic {
@@ -160,7 +171,8 @@ fn read(mut saved: &[u8]) -> Option<(Tick, Traffic, Asked)> {
     let path = cut(str::from_utf8(take(rest)?).ok()?);
     let [has_agent] = *take_array::<1>(rest)?;
     let user_agent = cut(str::from_utf8(take(rest)?).ok()?);
-    Some((age, traffic, Asked { method, path, user_agent: (has_agent == 1).then_some(user_agent) }))
+    let notes = Notes::restore(rest)?;
+    Some((age, traffic, Asked { method, path, user_agent: (has_agent == 1).then_some(user_agent) }, notes))
 }
 
 #[cfg(test)]
@@ -169,6 +181,8 @@ mod tests {
     use crate::counts::counters::LiveCounters;
     use crate::http::access::{AccessLog, Traffic};
     use http::{Request, StatusCode};
+    use std::time::Duration;
+    use tautline_conn::notes::{Note, Notes};
     use tautline_io::Token;
 
     fn table(counters: &LiveCounters) -> AccessTable {
@@ -185,22 +199,27 @@ mod tests {
         counters.bytes_in.add(10);
         counters.messages_out.add(2);
         let mut saved = Vec::new();
-        old.save(token, &counters, 5_000, &mut saved);
+        let mut notes = Notes::default();
+        notes.set("route", Note::from("chat"));
+        notes.set("connect", Note::Time(Duration::from_micros(1_500)));
+        old.save(token, &counters, 5_000, Some(&notes), &mut saved);
         assert!(!String::from_utf8_lossy(&saved).contains("secret"));
 
         let counters = LiveCounters::default();
         counters.bytes_in.add(500);
         let (mut new, token) = (table(&counters), Token { index: 0, generation: 7 });
-        new.restore(token, &counters, 100_000, &saved);
+        // The clock of a new process has just begun.
+        new.restore(token, &counters, (60, 10), &saved);
         counters.bytes_in.add(1);
-        let record = new.record(token, &counters, 100_000);
+        let record = new.record(token, &counters, 60);
+        assert_eq!(record.notes, notes);
         assert_eq!(record.traffic, Traffic { bytes_in: 11, messages_out: 2, ..Traffic::default() });
-        assert_eq!(record.began, 96_000);
+        assert_eq!((record.began, record.age), (60, 4_010));
         let asked = record.asked.as_ref().unwrap();
         assert_eq!((asked.method.as_str(), &*asked.path, asked.user_agent.as_deref()), ("GET", "/chat", Some("test")));
         for len in 0..saved.len() {
             new.take(token);
-            new.restore(token, &counters, 100_000, &saved[..len]);
+            new.restore(token, &counters, (60, 10), &saved[..len]);
             assert!(new.record(token, &counters, 0).asked.is_none(), "{len}");
         }
     }

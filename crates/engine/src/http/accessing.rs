@@ -10,6 +10,7 @@ use crate::ids::ConnId;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::shared::Shared;
+use crate::turn::timer::Tick;
 use http::{Request, StatusCode};
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed};
@@ -58,7 +59,7 @@ impl Accessing {
             self.log_access(link, shared);
         }
         if let Some(record) = self.record(link, shared) {
-            (record.asked, record.began) = (Some(Asked::new(request)), now);
+            (record.asked, record.began, record.age) = (Some(Asked::new(request)), now, 0);
         }
     }
 
@@ -71,6 +72,22 @@ impl Accessing {
         }
         if let Some(record) = self.record(link, shared) {
             record.status = Some(status);
+        }
+    }
+
+    /// A connection goes on that was another process's `since` milliseconds ago.
+    pub(crate) fn go_on<S: Session, T>(&mut self, link: &mut Link<S, T>, since: Tick, saved: &[u8], shared: &Shared) {
+        let Some(table) = &mut self.table else { return };
+        table.restore(link.token, &shared.counters, (shared.now, since), saved);
+        let record = table.record(link.token, &shared.counters, shared.now);
+        match &mut link.phase {
+            // Its status and notes are the application's until its end.
+            Phase::Raw(raw) => {
+                if let Some(head) = &mut raw.head {
+                    head.notes = std::mem::take(&mut record.notes);
+                }
+            }
+            _ => record.status = Some(StatusCode::SWITCHING_PROTOCOLS),
         }
     }
 
@@ -131,7 +148,7 @@ impl Accessing {
         let Some(record) = table.take(link.token) else { return };
         if link.info.dial.is_none() {
             let tls = link.session.tls_info();
-            let Record { asked, began, ended, status, is_cut, closed, traffic, notes } = &*record;
+            let Record { asked, began, age, ended, status, is_cut, closed, traffic, notes } = &*record;
             (table.log.0)(&Access {
                 conn: ConnId { shard, token: link.token },
                 peer: &link.info.peer,
@@ -142,7 +159,7 @@ impl Accessing {
                 status: *status,
                 is_cut: *is_cut,
                 closed: closed.as_ref(),
-                duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began)),
+                duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began) + age),
                 traffic: *traffic,
                 tls_version: tls.version,
                 http2: tls.alpn.as_deref() == Some(b"h2"),

@@ -6,6 +6,7 @@ use crate::topics::topic::Scope;
 use crate::turn::timers::Timer;
 use std::sync::Arc;
 use tautline_conn::front::Via;
+use tautline_conn::notes::Notes;
 use tautline_io::Address;
 use tautline_ws::CloseCode;
 
@@ -137,6 +138,8 @@ pub(crate) struct More {
     pub(crate) reconnects: bool,
     /// Whether the event of another connection has made a WebSocket of it, and the loop has not noted that.
     pub(crate) begins: bool,
+    /// What the application notes about its request, until then.
+    pub(crate) notes: Option<Box<Notes>>,
     /// Whether texts that are published together leave as one array.
     pub(crate) joins: bool,
     /// The first bytes that the connection carries which are opened already.
@@ -153,6 +156,6 @@ mod tests {
     #[test]
     fn are_small() {
         assert!(size_of::<Cold>() <= 40, "{}", size_of::<Cold>());
-        assert!(size_of::<More>() <= 72, "{}", size_of::<More>());
+        assert!(size_of::<More>() <= 80, "{}", size_of::<More>());
     }
 }

@@ -189,10 +189,8 @@ pub(crate) fn place_link<E: Engine, H: Handler>(
     } else {
         core.admission.count_connection();
         core.admission.enter_again(&core.shared, &link);
-        if !matches!(link.phase, Phase::Request(_))
-            && let Some(table) = &mut core.access.table
-        {
-            table.restore(link.token, &core.shared.counters, now.saturating_sub(since), &rest.access);
+        if !matches!(link.phase, Phase::Request(_)) {
+            core.access.go_on(&mut link, since, &rest.access, &core.shared);
         }
     }
     core.shared.counters.connections.add(1);

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tautline_buf::Buf;
 use tautline_conn::front::Via;
 use tautline_conn::tick::millis;
-use tautline_io::{Driver, Token};
+use tautline_io::Driver;
 use tautline_tls::{Engine, Session};
 use tautline_ws::deflate::DeflateParams;
 use zeroize::Zeroizing;
@@ -72,10 +72,11 @@ impl Room<'_> {
 }
 
 /// The entry of the access log, if there is one.
-fn saved_access(access: &mut Option<Box<AccessTable>>, token: Token, shared: &Shared, now: Tick) -> Vec<u8> {
+fn saved_access<S, T>(access: &mut Option<Box<AccessTable>>, link: &Link<S, T>, shared: &Shared, now: Tick) -> Vec<u8> {
     let mut saved = Vec::new();
     if let Some(table) = access {
-        table.save(token, &shared.counters, now, &mut saved);
+        let notes = if let Phase::Raw(raw) = &link.phase { raw.head.as_ref().map(|head| &head.notes) } else { None };
+        table.save(link.token, &shared.counters, now, notes, &mut saved);
     }
     saved
 }
@@ -236,7 +237,7 @@ fn save<'d, E: Engine, H: Handler>(
             let access = match life {
                 Life::Idle(_) => Vec::new(),
                 _ if outgoing.is_some() => Vec::new(),
-                _ => saved_access(&mut access.table, link.token, shared, now),
+                _ => saved_access(&mut access.table, link, shared, now),
             };
             Ok((socket, Saved { session, access, life, outgoing, ..saved }))
         }

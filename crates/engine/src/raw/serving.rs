@@ -262,8 +262,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
 /// Notes that a raw connection has become a WebSocket, if it has.
 pub(crate) fn note_begun<E: Engine, H: Handler>(core: &mut Core<E, H>, link: &mut Link<E::Session, H::State>) {
     let more = link.cold.as_mut().and_then(|cold| cold.more.as_mut());
-    if !more.is_some_and(|more| std::mem::take(&mut more.begins)) {
-        return;
+    let Some(more) = more.filter(|more| more.begins) else { return };
+    more.begins = false;
+    if let Some(notes) = more.notes.take() {
+        core.access.note_notes(link, *notes, &core.shared);
     }
     link.held = !link.carry.is_empty();
     if link.info.dial.is_none() {

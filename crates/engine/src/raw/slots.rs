@@ -44,11 +44,16 @@ impl<T> Parts<'_, T> {
         if let Some((params, config)) = &terms.deflate {
             self.out.set_deflate(*params, config);
         }
+        let notes = match self.phase {
+            Phase::Raw(raw) => raw.head.as_mut().map(|head| std::mem::take(&mut head.notes)),
+            _ => None,
+        };
         *self.phase = Phase::Open;
         *self.phase_end = shared.now;
         shared.counters.open.add(1);
         shared.counters.opened.add(1);
-        self.cold.get_or_insert_default().more().begins = true;
+        let more = self.cold.get_or_insert_default().more();
+        (more.begins, more.notes) = (true, notes.filter(|notes| !notes.is_empty()).map(Box::new));
         (*self.held, *self.paused) = (true, false);
     }
 }

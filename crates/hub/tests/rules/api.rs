@@ -303,7 +303,7 @@ fn requests_without_right_and_form_are_refused() {
     let long = format!(r#"{{"topic":"a","data":"{}"}}"#, "x".repeat(2_000));
     let many = json!({ "messages": vec![json!({ "topic": "a", "data": 1 }); 65] }).to_string();
     let token = format!("Bearer {}", token("ann", 60.0, &json!({ "*": ["publish"] })));
-    let table: [(&str, &str, &str, u16); 34] = [
+    let table: [(&str, &str, &str, u16); 37] = [
         ("", "publish", news, 401),
         ("Bearer x", "publish", news, 401),
         (&format!("{app}0"), "publish", news, 401),

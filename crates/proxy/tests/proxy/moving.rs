@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tautline::layers::tls::mixed;
 use tautline::layers::tls::{Capabilities, EngineKind, Error};
 use tautline::{
-    ClientConfig, Config, Conn, DriverConfig, EngineChoice, Fused, HandOver, HandOverError, HandedOver, Handler,
-    Message, Outgoing, Roots, Server, ServerConfig, ServerHandle, Socket, Target, Tls, Versions,
+    AccessLog, ClientConfig, CloseCode, Config, Conn, DriverConfig, EngineChoice, Fused, HandOver, HandOverError,
+    HandedOver, Handler, Message, Outgoing, Roots, Server, ServerConfig, ServerHandle, Socket, Target, Tls, Versions,
 };
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_proxy::Live;
@@ -33,12 +33,22 @@ impl Handler for Echo {
 
 /// Moves what can move to a new server, which has this plan and this number of loops.
 fn upgrade<E: EngineChoice>(old: &ServerHandle, new: Server<E>, live: Live) -> (ServerHandle, HandedOver) {
+    upgrade_to(old, new, raw_config(), live)
+}
+
+/// Moves likewise, to loops with this configuration.
+fn upgrade_to<E: EngineChoice>(
+    old: &ServerHandle,
+    new: Server<E>,
+    config: Config,
+    live: Live,
+) -> (ServerHandle, HandedOver) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let giving = old.clone();
     let mut settings = HandOver::default();
     settings.deadline = Duration::from_secs(600);
     let giver = thread::spawn(move || giving.hand_over(ours, &settings));
-    let taken = new.config(raw_config()).take_over(theirs).start(move |_| Edge::new(live.clone()));
+    let taken = new.config(config).take_over(theirs).start(move |_| Edge::new(live.clone()));
     (taken.unwrap(), giver.join().unwrap().unwrap())
 }
 
@@ -372,4 +382,45 @@ fn a_tunnel_that_opens_during_the_drain_is_refused_instead_of_cut() {
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: "), "{head}");
     proxy.join().unwrap();
     assert_eq!(new.shards()[0].counters().http, 1);
+}
+
+/// A WebSocket that moves is one entry of the access log, with its whole time, traffic and way.
+#[test]
+fn the_access_log_has_a_websocket_that_moved_once() {
+    for by_messages in [false, true] {
+        let (server, ends) = wire::server("");
+        let text = if by_messages { messages(&server, "") } else { text(&server, "") };
+        let (entry, entries) = channel();
+        let mut config = raw_config();
+        config.access_log = Some(AccessLog::new(move |access| {
+            let notes: Vec<String> = access.notes.iter().map(|(name, note)| format!("{name}={note:?}")).collect();
+            let path = access.path.unwrap_or("-").to_owned();
+            let _ = entry.send((path, access.duration, access.traffic.bytes_in, notes.join(" ")));
+        }));
+        let first = parsed(&text);
+        let start = first.clone();
+        let listening = Server::plain().config(config.clone()).listen("127.0.0.1:0".parse().unwrap());
+        let old = listening.start(move |_| Edge::new(start.clone())).unwrap();
+        let (mut client, mut far) = End::pair(&old, &ends);
+        let sent = [7; 5_000];
+        client.send(BINARY, &sent);
+        assert_eq!(far.next().1, sent);
+        // The loop of the new server is younger than the WebSocket.
+        thread::sleep(Duration::from_millis(300));
+        let (new, handed) = upgrade_to(&old, Server::plain(), config, parsed(&text));
+        assert_eq!(handed.moved, 2, "{handed:?}");
+        client.send(BINARY, &sent);
+        assert_eq!(far.next().1, sent);
+        drop((client, far));
+        let (path, time, bytes, notes) = entries.recv_timeout(LONG).unwrap();
+        assert_eq!(path, "/ws");
+        assert!(time >= Duration::from_millis(300) && time < LONG, "{time:?}");
+        assert!(bytes > 10_000, "{bytes}");
+        for name in ["route=", "backend=Text(\"app\")", "server=", "head=Time"] {
+            assert!(notes.contains(name), "{name}: {notes}");
+        }
+        new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        new.join().unwrap();
+        assert!(entries.try_recv().is_err(), "one entry");
+    }
 }

@@ -178,7 +178,7 @@ fn requests_for_files_and_those_beyond_a_rate_are_counted() {
 struct Entry {
     peer: String,
     direct: Option<String>,
-    notes: Vec<(&'static str, Note)>,
+    notes: Vec<(String, Note)>,
 }
 
 impl Entry {
@@ -200,7 +200,7 @@ fn logged(text: &str) -> (ServerHandle, Live, Receiver<Entry>) {
     let mut config: Config = raw_config();
     config.front.forwarded_from = Prefixes::list(&["127.0.0.0/8"]).unwrap();
     config.access_log = Some(AccessLog::new(move |access| {
-        let notes = access.notes.iter().map(|(name, note)| (name, note.clone())).collect();
+        let notes = access.notes.iter().map(|(name, note)| (name.to_owned(), note.clone())).collect();
         let (peer, direct) = (access.peer.to_string(), access.direct.map(ToString::to_string));
         let _ = entry.send(Entry { peer, direct, notes });
     }));
