@@ -479,22 +479,34 @@ impl Connection {
         self.go_on(block, header.has(flag::END_HEADERS), now, out)
     }
 
+    /// The stream of a section that is refused has begun. GOAWAY names it, since a client would send the same once more otherwise.
+    fn has_begun_by(&mut self, stream: u32) {
+        if self.is_theirs(stream) {
+            self.last_theirs = self.last_theirs.max(stream);
+        }
+    }
+
     /// A part of a field section has arrived.
     fn go_on(&mut self, mut block: Box<Block>, is_whole: bool, now: Duration, out: &mut Buf) -> Step {
         block.frames += 1;
         // Encoded fields are about as long as decoded ones, or shorter.
         if block.frames > self.limits.continuations || block.bytes.len() > 2 * self.limits.fields as usize {
+            self.has_begun_by(block.stream);
             return Err(Fault::flood("a field section is larger than any that is taken"));
         }
         if !is_whole {
             self.block = Some(block);
             return Ok(None);
         }
-        let fields = self.decoder.decode(&block.bytes, &self.limits)?;
-        if block.on_itself {
-            if self.is_theirs(block.stream) {
-                self.last_theirs = self.last_theirs.max(block.stream);
+        let fields = match self.decoder.decode(&block.bytes, &self.limits) {
+            Ok(fields) => fields,
+            Err(fault) => {
+                self.has_begun_by(block.stream);
+                return Err(fault);
             }
+        };
+        if block.on_itself {
+            self.has_begun_by(block.stream);
             return self.wrong(block.stream, Code::PROTOCOL_ERROR, ON_ITSELF, now, out);
         }
         self.section_arrived(block.stream, block.end, &fields, now, out)

@@ -71,8 +71,20 @@ impl Plan {
                 Decision::Answer(Some(route), self.status(StatusCode::NOT_FOUND, why))
             }
             Action::Files(folder) => {
-                let mut path = target_for(route, folder.rewrite.as_deref(), &path);
+                let asked = path;
+                let mut path = target_for(route, folder.rewrite.as_deref(), &asked);
                 path.truncate(path.find('?').unwrap_or(path.len()));
+                // Relative links of the folder's page begin behind the slash.
+                if path.ends_with('/') && !asked.as_str().ends_with('/') {
+                    let to = HeaderValue::try_from(format!("{}/{}", asked.as_str(), asked.query()));
+                    let mut response = self.status(StatusCode::PERMANENT_REDIRECT, "");
+                    match to {
+                        Ok(to) => _ = response.headers_mut().insert(header::LOCATION, to),
+                        Err(_) => return Decision::Answer(Some(route), self.status(StatusCode::BAD_REQUEST, "")),
+                    }
+                    folder.response.apply(response.headers_mut());
+                    return Decision::Answer(Some(route), response);
+                }
                 Decision::Files { route, folder, path }
             }
             Action::Redirect { status, to, response: edits } => {
@@ -235,6 +247,24 @@ servers = ["http://127.0.0.1:1"]
         assert_eq!(decide(get("/api/%2e%2e/%2e%2e/x")).unwrap_err().0, 400);
         assert_eq!(decide(http::Request::connect("a:1")).unwrap_err().0, 405);
         assert_eq!(decide(http::Request::trace("/api").header("Host", "a")).unwrap_err().0, 405);
+    }
+
+    #[test]
+    fn the_folder_of_a_route_is_asked_for_with_a_slash() {
+        let text = "[[route]]\npath = \"/static\"\nrewrite = \"/\"\nfiles = \"/proc\"\n";
+        let plan = config::parse(Path::new("t"), text, None, Instant::now()).unwrap();
+        let decide = |target: &str| {
+            let head = http::Request::get(target).header("Host", "a").body(()).unwrap();
+            match plan.decide(&Request::new(&head, &"192.0.2.1:1".parse().unwrap(), &Default::default())) {
+                Decision::Files { path, .. } => path,
+                Decision::Answer(_, answer) => {
+                    format!("{} {}", answer.status().as_u16(), answer.headers()["location"].to_str().unwrap())
+                }
+                Decision::Forward { .. } => panic!("it is a folder"),
+            }
+        };
+        assert_eq!(decide("/static?a=b"), "308 /static/?a=b");
+        assert_eq!((decide("/static/"), decide("/static/x.txt")), ("/".to_owned(), "/x.txt".to_owned()));
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Watched {
                 self.server.set_healthy(is_healthy);
                 let (backend, server) = (&self.backend, self.server.name());
                 match found {
-                    Ok(()) => log::warn!("backend {backend:?}: {server} is healthy again"),
+                    Ok(()) => log::warn!("backend {backend:?}: the checks of {server} pass again, so it gets requests"),
                     Err(why) => log::warn!("backend {backend:?}: {server} is unhealthy and gets no requests: {why}"),
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::counts::counters::LiveCounters;
 use crate::http::access::{AccessLog, Traffic};
+use crate::raw::joining::Crossed;
 use crate::turn::timer::Tick;
 use http::header::USER_AGENT;
 use http::{Method, Request, StatusCode};
@@ -100,11 +101,15 @@ impl AccessTable {
         record
     }
 
-    /// Adds messages that the event of another connection has sent to this one. They are no traffic of that other one.
-    pub(crate) fn add_crossed(&mut self, to: Token, messages: u64) {
-        self.counted.messages_out += messages;
+    /// Adds what the event of another connection has sent to this one. It is no traffic of that other one.
+    pub(crate) fn add_crossed(&mut self, to: Token, Crossed { messages, bytes }: Crossed) {
+        let add = |traffic: &mut Traffic| {
+            traffic.messages_out += messages;
+            traffic.bytes_out += bytes;
+        };
+        add(&mut self.counted);
         if let Some(Some(record)) = self.records.get_mut(to.index as usize) {
-            record.traffic.messages_out += messages;
+            add(&mut record.traffic);
         }
     }
 

@@ -134,8 +134,8 @@ impl Accessing {
     fn record<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) -> Option<&mut Record> {
         let now = shared.now;
         let table = self.table.as_mut()?;
-        for (to, messages) in shared.joining.crossed.take() {
-            table.add_crossed(to, messages);
+        for (to, crossed) in shared.joining.crossed.take() {
+            table.add_crossed(to, crossed);
         }
         Some(table.record(link.token, &shared.counters, now))
     }

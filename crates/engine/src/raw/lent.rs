@@ -180,7 +180,11 @@ impl<T> Others<'_, T> {
         out.write(bytes, &mut transport, &mut outlet);
         if outlet.driver.is_some() {
             match out.encoded(transport.wire) {
-                MOST.. => out.flush(&mut transport, &mut outlet),
+                MOST.. => {
+                    let before = outlet.shared.counters.bytes_out.get();
+                    out.flush(&mut transport, &mut outlet);
+                    outlet.shared.note_crossed(to.token, 0, before);
+                }
                 MANY.. => outlet.shared.passing.filled = Some(to.token),
                 _ => {}
             }
@@ -213,14 +217,11 @@ impl<T> Others<'_, T> {
             return Delivery::Closed;
         }
         let mut transport = Transport { phase, wire, session, in_kernel };
-        if shared.config.access_log.is_some() {
-            let mut crossed = shared.joining.crossed.borrow_mut();
-            match crossed.last_mut().filter(|(token, _)| *token == to.token) {
-                Some((_, number)) => *number += 1,
-                None => crossed.push((to.token, 1)),
-            }
-        }
-        out.send(message, &mut transport, &mut DriverOutlet { driver, token: to.token, shared })
+        let before = shared.counters.bytes_out.get();
+        let mut outlet = DriverOutlet { driver, token: to.token, shared };
+        let delivery = out.send(message, &mut transport, &mut outlet);
+        outlet.shared.note_crossed(to.token, 1, before);
+        delivery
     }
 
     /// Closes an open WebSocket behind everything sent so far, as [`Conn::close`] does.

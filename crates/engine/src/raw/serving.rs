@@ -283,7 +283,9 @@ impl Shared {
             && phase.is_raw()
         {
             let mut transport = Transport { phase, wire, session, in_kernel };
+            let before = self.counters.bytes_out.get();
             out.flush(&mut transport, &mut DriverOutlet { driver: Some(driver), token, shared: self });
+            self.note_crossed(token, 0, before);
         }
     }
 }

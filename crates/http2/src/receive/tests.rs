@@ -425,6 +425,20 @@ fn a_fault_of_one_stream_names_its_limit_or_rule() {
     assert_eq!(bench.reset(), Some(Code::STREAM_CLOSED));
 }
 
+/// A client may repeat what GOAWAY does not name (section 8.7), and a head that is too large would come again and again.
+#[test]
+fn a_head_that_is_too_large_is_not_to_be_repeated() {
+    let mut bench = bench();
+    bench.send(kind::HEADERS, flag::END_STREAM, 5, &[0; 16_000]).unwrap();
+    bench.send(kind::CONTINUATION, 0, 5, &[0; 16_000]).unwrap();
+    let fault = bench.send(kind::CONTINUATION, 0, 5, &[0; 16_000]).unwrap_err();
+    bench.out.clear();
+    bench.server.go_away(fault.code, fault.why, &mut bench.out);
+    let answers = bench.answers();
+    let (kind, _, _, payload) = &answers[0];
+    assert_eq!((*kind, &payload[..8]), (kind::GOAWAY, &[0, 0, 0, 5, 0, 0, 0, 11][..]));
+}
+
 #[test]
 fn behind_go_away_no_stream_begins_and_begun_ones_end() {
     let mut bench = bench();

@@ -144,8 +144,13 @@ impl Server {
     }
 
     /// Stores the result of its active checks.
+    /// One whose checks pass again is not out for failures of before.
     pub fn set_healthy(&self, is_healthy: bool) {
-        self.state.is_sick.store(!is_healthy, Ordering::Relaxed);
+        let was_sick = self.state.is_sick.swap(!is_healthy, Ordering::Relaxed);
+        if is_healthy && was_sick {
+            self.state.failures.store(0, Ordering::Relaxed);
+            self.state.out_until.store(0, Ordering::Relaxed);
+        }
         if is_healthy {
             self.queue.wake_first();
         }

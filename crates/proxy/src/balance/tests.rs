@@ -105,6 +105,19 @@ fn a_full_server_is_better_than_one_that_fails() {
 }
 
 #[test]
+fn checks_that_pass_again_end_the_time_out_of_a_server() {
+    let passive = Passive { failures: 1, time: Duration::from_secs(10) };
+    let (group, now) = group(Balance::RoundRobin, |server| server.with_passive(passive));
+    let lease = group.choose(&Wish::default(), now).unwrap();
+    assert!(lease.failed(now) && lease.server().is_out(now));
+    lease.server().set_healthy(true);
+    assert!(lease.server().is_out(now), "it was healthy all the time");
+    lease.server().set_healthy(false);
+    lease.server().set_healthy(true);
+    assert!(!lease.server().is_out(now));
+}
+
+#[test]
 fn without_a_healthy_server_there_is_none() {
     let (group, now) = group(Balance::RoundRobin, |server| server);
     group.servers().iter().for_each(|server| server.set_healthy(false));

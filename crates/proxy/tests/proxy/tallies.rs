@@ -1,7 +1,7 @@
 //! The counts of the proxy, and its words about a request to the access log and to servers.
 
-use crate::kit::{Client, LONG, body_of, head, of_text, parsed, raw_config, reader, scripted, start, text};
-use std::io::Write as _;
+use crate::kit::{Client, LONG, body_of, head, length, of_text, parsed, raw_config, reader, scripted, start, text};
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Mutex;
@@ -179,6 +179,7 @@ struct Entry {
     peer: String,
     direct: Option<String>,
     notes: Vec<(String, Note)>,
+    bytes_out: u64,
 }
 
 impl Entry {
@@ -202,7 +203,7 @@ fn logged(text: &str) -> (ServerHandle, Live, Receiver<Entry>) {
     config.access_log = Some(AccessLog::new(move |access| {
         let notes = access.notes.iter().map(|(name, note)| (name.to_owned(), note.clone())).collect();
         let (peer, direct) = (access.peer.to_string(), access.direct.map(ToString::to_string));
-        let _ = entry.send(Entry { peer, direct, notes });
+        let _ = entry.send(Entry { peer, direct, notes, bytes_out: access.traffic.bytes_out });
     }));
     let live = parsed(text);
     let server = Server::plain().config(config).listen("127.0.0.1:0".parse().unwrap());
@@ -265,6 +266,31 @@ fn a_request_that_has_waited_is_logged_with_its_server() {
         assert_eq!(entry.text("server"), Some(address.as_str()), "{entry:?}");
     }
     until(&live, |figures| figures.backends[0].queue.waiting == 0);
+}
+
+/// The bytes that the event of a server's connection sends to the client are those of the client's request.
+#[test]
+fn the_access_log_has_the_bytes_of_large_responses() {
+    const LEN: usize = 3_000_000;
+    let (address, _) = scripted(|mut stream| {
+        let mut reader = reader(&stream);
+        while head(&mut reader).is_some() {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {LEN}\r\n\r\n").unwrap();
+            stream.write_all(&vec![7; LEN]).unwrap();
+        }
+    });
+    let (proxy, _, entries) = logged(&text(&address, ""));
+    let mut client = Client::of(&proxy);
+    for _ in 0..2 {
+        client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.head();
+        assert_eq!(length(&head), Some(LEN));
+        let mut body = vec![0; LEN];
+        client.reader.read_exact(&mut body).unwrap();
+        let entry = entries.recv_timeout(LONG).unwrap();
+        let whole = LEN as u64..LEN as u64 + 1_000;
+        assert!(whole.contains(&entry.bytes_out), "{entry:?}");
+    }
 }
 
 /// Requests that wait before the end of the client's direction are answered.
