@@ -17,34 +17,46 @@ pub(crate) enum Kind {
     OutputClosed = 141,
 }
 
-/// The failure of a command: one line with the problem and the remedy.
+/// The failure of a command: a line with the problem and the remedy, or such a line for each problem of a file.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     what: String,
+    /// Whether ends of lines part problems. Elsewhere they may be a peer's text.
+    is_list: bool,
 }
 
 impl Failure {
     pub(crate) fn failed(what: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, what: what.into() }
+        Self { kind: Kind::Failed, what: what.into(), is_list: false }
     }
 
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, what: what.into() }
+        Self { kind: Kind::Usage, what: what.into(), is_list: false }
+    }
+
+    /// Problems of a file, each in a line of its own.
+    pub(crate) fn faults(lines: impl Into<String>) -> Self {
+        Self { is_list: true, ..Self::usage(lines) }
+    }
+
+    /// The lines to tell.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.what.split(|c| self.is_list && c == '\n')
     }
 
     pub(crate) fn network(what: impl Into<String>) -> Self {
-        Self { kind: Kind::Network, what: what.into() }
+        Self { kind: Kind::Network, what: what.into(), is_list: false }
     }
 
     pub(crate) fn interrupted(what: impl Into<String>) -> Self {
-        Self { kind: Kind::Interrupted, what: what.into() }
+        Self { kind: Kind::Interrupted, what: what.into(), is_list: false }
     }
 
     /// A failure to write to standard output.
     pub(crate) fn output(error: &std::io::Error) -> Self {
         let kind = if error.kind() == ErrorKind::BrokenPipe { Kind::OutputClosed } else { Kind::Failed };
-        Self { kind, what: format!("cannot write to standard output: {error}") }
+        Self { kind, what: format!("cannot write to standard output: {error}"), is_list: false }
     }
 }
 

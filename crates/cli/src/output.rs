@@ -137,7 +137,7 @@ pub(crate) fn log(level: Level, target: &str, text: &str) {
 /// Tells a failure, and returns the exit code. A closed output is no news for its reader.
 pub(crate) fn fail(failure: &Failure) -> ExitCode {
     if failure.kind != Kind::OutputClosed {
-        tell(Level::Error, &format!("taut: {failure}"));
+        failure.lines().for_each(|line| tell(Level::Error, &format!("taut: {line}")));
     }
     ExitCode::from(failure.kind as u8)
 }

@@ -160,7 +160,7 @@ impl fmt::Display for StreamFault {
         f.write_str(match self {
             Self::Streams => "too many streams at once",
             Self::Window => "more DATA than the stream's window allows",
-            Self::Head => "more header fields than are taken",
+            Self::Head => "more header fields, or longer ones, than are taken",
             Self::Rule(rule) => rule,
         })
     }

@@ -76,7 +76,7 @@ impl Source {
     pub(super) fn plan(&self, before: Option<&Plan>) -> Result<Plan, Failure> {
         let now = Instant::now();
         match self {
-            Self::File(path) => config::read(path, before, now).map_err(|faults| Failure::usage(faults.to_string())),
+            Self::File(path) => config::read(path, before, now).map_err(|faults| Failure::faults(faults.to_string())),
             Self::Servers(servers) => {
                 config::of_servers(servers, before, now).map_err(|how| Failure::usage(format!("--to: {how}")))
             }

@@ -113,3 +113,13 @@ fn caddy_accepts_its_configuration() {
     let command = ["caddy", "adapt", "--adapter", "caddyfile", "--config", "theirs"];
     others_accept("migration/caddy.md", "caddyfile", |text| text, &command);
 }
+
+#[test]
+fn each_fault_of_a_file_has_a_line_of_its_own() {
+    let home = home();
+    let two = "plain = true\n[[route]]\nto = \"x\"\n[[route]]\nhosts = [\"a\"]\nto = \"y\"\n[backend.z]\nservers = [\"http://a\"]\n";
+    let said = faults(&home, two).unwrap();
+    for line in ["taut.toml:3: there is no backend \"x\"", "taut.toml:6: there is no backend \"y\""] {
+        assert!(said.lines().any(|told| told.starts_with("taut: ") && told.contains(line)), "{said}");
+    }
+}

@@ -27,7 +27,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
         let (count, pace) = (self.core.shared.counters.open.get(), self.core.openings.pace.returns());
         let schedule = Schedule::new(restart, (self.core.shared.now, deadline), count, pace);
-        log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
+        if count > 0 {
+            let returning = schedule.returning();
+            log::info!("{count} WebSockets are closed for a restart; clients return within {returning:?}");
+        }
         let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());
         self.begin_drain(driver, Draining { code, reason, next: 0, schedule: Some(schedule) }, deadline);
     }

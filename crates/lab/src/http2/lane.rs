@@ -140,7 +140,9 @@ impl Lane {
             if is_websocket { State::Upgrading(answer_to_key(request)?) } else { State::Asked { is_last: false } };
         let stream = conn.request(&asked, is_websocket.then_some("websocket"), !is_websocket, out);
         let most = conn.peer_settings().map_or(0, |settings| settings.max_streams);
-        self.stream = Some(stream.ok_or_else(|| format!("the server takes {most} streams of a connection at once"))?);
+        let too_many =
+            || format!("the server takes {most} streams of a connection at once: use --streams {most} at most");
+        self.stream = Some(stream.ok_or_else(too_many)?);
         self.has_ended = !is_websocket;
         Ok(())
     }

@@ -105,6 +105,8 @@ pub fn explain(error: &ConnectError) -> String {
         ConnectError::Handshake(error) if matches!(**error, HandshakeError::Malformed(_)) => {
             "; does the server speak wss:// rather than ws://?"
         }
+        // A cause in words of its own needs no guess.
+        ConnectError::Ended(Cause::Io(error)) if error.kind() == io::ErrorKind::Other => "",
         ConnectError::Ended(Cause::Finished | Cause::Io(_)) => {
             "; the server accepts no connections now, for example because it is overloaded, or it speaks wss:// and the \
              URL says ws://, or it waits for the header of a load balancer (PROXY protocol)"
