@@ -20,7 +20,7 @@ const TESTS: [&str; 4] = [
 /// Pairs of a proxy, messages per second, and both reloads and upgrades, by the test. TLS to servers doubles the work.
 const PAIRS: [(&str, &str); 2] = [
     ("no_pair_of_a_proxy_is_cut_in_a_row_of_reloads_and_upgrades", "4000,10000,20"),
-    ("no_pair_with_tls_on_both_sides_is_cut", "2000,4000,5"),
+    ("no_pair_with_tls_on_both_sides_is_cut", "1000,4000,10"),
 ];
 
 /// Builds `taut` with its default features and with few of them, and upgrades from one to the other and back. Servers of each
