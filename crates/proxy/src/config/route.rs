@@ -52,6 +52,7 @@ pub(super) fn add(
     let (path_span, path) =
         route.path.as_ref().map_or_else(|| (span.clone(), "/"), |path| (path.span(), path.get_ref().as_str()));
     let path = finder.take(path_span, PathPattern::new(path, route.exact));
+    let has_place = path.is_some();
     let path = path.unwrap_or_else(|| PathPattern::Prefix("/".to_owned()));
     let mut hosts = Vec::new();
     for text in listed(route.hosts.as_ref(), "hosts = [] fits no request: leave it out for any host", finder) {
@@ -61,7 +62,7 @@ pub(super) fn add(
         hosts.push(HostPattern::Any);
     }
     let number = plan.routes.len();
-    for host in &hosts {
+    for host in hosts.iter().filter(|_| has_place) {
         if let Err(other) = plan.table.add(host, &path, number) {
             let line = known.lines.get(other).copied().unwrap_or_default();
             let place = format!("host {host} and path {:?}", path.as_str());

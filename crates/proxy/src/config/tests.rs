@@ -214,6 +214,13 @@ fn two_routes_for_one_place_name_both_lines() {
 }
 
 #[test]
+fn a_path_with_a_fault_takes_the_place_of_no_other_route() {
+    let said =
+        faults("[[route]]\npath = \"api\"\nto = \"a\"\n[[route]]\nto = \"a\"\n[backend.a]\nservers = [\"http://a\"]\n");
+    assert!(said.len() == 1 && said[0].starts_with("2: ") && said[0].contains("begin with a slash"), "{said:?}");
+}
+
+#[test]
 fn errors_of_the_syntax_have_a_line() {
     assert!(faults("listen = [\":1\"\n\n[[route]]\n")[0].split(':').next().unwrap().parse::<usize>().is_ok());
     assert!(plan("listen = 5").unwrap_err().to_string().starts_with("dir/taut.toml:1: "));
