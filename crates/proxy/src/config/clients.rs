@@ -24,15 +24,16 @@ pub(super) fn certificates(files: &Files<'_>, file: &File, plan: &mut Plan, find
         .collect();
     let spans: Vec<Range<usize>> = file.certificates.iter().map(Spanned::span).collect();
     let asks = plan.certificates.iter().any(|one| one.clients.is_some());
-    let mut are_there = true;
+    let mut are_usable = true;
     for (one, span) in file.certificates.iter().map(Spanned::get_ref).zip(&spans) {
         for path in [&one.cert, &one.key] {
-            are_there &= finder.take(span.clone(), files.look(path)).is_some();
+            are_usable &= finder.take(span.clone(), files.look(path)).is_some();
         }
+        are_usable &= finder.take(span.clone(), files.look_for_swap(&one.cert, &one.key)).is_some();
     }
     plan.names = match CertificateNames::read(&plan.certificates, read_file) {
         // The fault has been found above.
-        _ if !are_there => None,
+        _ if !are_usable => None,
         Ok(names) => names,
         // Without the names nobody knows whose rule holds for a host.
         Err((number, why)) if asks => {
@@ -206,7 +207,7 @@ mod tests {
         }
         let file = folder.0.join("t");
         let text = format!(
-            "client-ca = \"text.pem\"\ncertificates = [{{ {a}, key = \"ca.pem\" }},\n{{ cert = \"ca.pem\", key = \"gone.pem\" }}]\n"
+            "client-ca = \"text.pem\"\ncertificates = [{{ {a}, key = \"text.pem\" }},\n{{ cert = \"ca.pem\", key = \"gone.pem\" }}]\n"
         );
         std::fs::write(&file, text + "[[route]]\nanswer.status = 200\n").unwrap();
         let said = read(&file, None, Instant::now()).unwrap_err().to_string();
@@ -216,5 +217,33 @@ mod tests {
         assert!(said[1].starts_with("3: cannot read ") && said[1].contains("gone.pem"), "{said:?}");
         let said = folder.faults("", &[a, "cert = \"b.pem\", client-ca = \"text.pem\""]);
         assert!(said[0].contains("text.pem") && said[0].contains("BEGIN CERTIFICATE"), "{said:?}");
+    }
+
+    #[test]
+    fn a_certificate_and_a_key_that_are_swapped_are_named() {
+        let folder = Folder::new("swapped");
+        let key = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+        std::fs::write(folder.0.join("key.pem"), key).unwrap();
+        let both = [std::fs::read(folder.0.join("a.pem")).unwrap(), key.into()].concat();
+        std::fs::write(folder.0.join("both.pem"), both).unwrap();
+        let said = |cert: &str, key: &str| {
+            let file = folder.0.join("t");
+            let text =
+                format!("certificates = [{{ cert = {cert:?}, key = {key:?} }}]\n[[route]]\nanswer.status = 200\n");
+            std::fs::write(&file, text).unwrap();
+            read(&file, None, Instant::now()).err().map(|faults| faults.list().to_vec())
+        };
+        for (cert, key, what) in [
+            ("key.pem", "a.pem", "key.pem holds a private key, and no certificate"),
+            ("key.pem", "key.pem", "key.pem holds a private key, and no certificate"),
+            ("a.pem", "b.pem", "b.pem holds a certificate, and no private key"),
+        ] {
+            let said = said(cert, key).unwrap();
+            assert!(said.len() == 1 && said[0].line == Some(1) && said[0].what.contains(what), "{said:?}");
+            assert!(said[0].what.ends_with("are cert and key swapped?"), "{said:?}");
+        }
+        for (cert, key) in [("a.pem", "key.pem"), ("both.pem", "both.pem"), ("a.pem", "text.pem")] {
+            assert_eq!(said(cert, key), None, "{cert} {key}");
+        }
     }
 }

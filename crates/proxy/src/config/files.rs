@@ -41,6 +41,38 @@ impl<'p> Files<'p> {
         if self.looks { fs::File::open(&path).map(drop).map_err(|error| cannot_read(&path, &error)) } else { Ok(()) }
     }
 
+    /// Whether a certificate and its key are the other way round, if they are looked at. Files without either are left to TLS.
+    pub(super) fn look_for_swap(&self, cert: &Path, key: &Path) -> Result<(), String> {
+        if !self.looks {
+            return Ok(());
+        }
+        let (has_certificate, has_key) = self.contents(cert);
+        if has_key && !has_certificate {
+            let path = self.path(cert);
+            return Err(format!(
+                "{} holds a private key, and no certificate: are cert and key swapped?",
+                path.display()
+            ));
+        }
+        let (has_certificate, has_key) = self.contents(key);
+        if has_certificate && !has_key {
+            let path = self.path(key);
+            return Err(format!(
+                "{} holds a certificate, and no private key: are cert and key swapped?",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a file in PEM holds certificates, and whether it holds private keys. A pipe is not read, since TLS reads it later.
+    fn contents(&self, path: &Path) -> (bool, bool) {
+        let path = self.path(path);
+        let bytes = if path.is_file() { read_file(&path).unwrap_or_default() } else { Vec::new() };
+        let has = |mark: &str| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
+        (has("-----BEGIN CERTIFICATE-----"), has("PRIVATE KEY-----"))
+    }
+
     /// The path of a file that the configuration names.
     pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
