@@ -9,6 +9,7 @@ mod file;
 mod files;
 mod listener;
 mod messages;
+mod remedy;
 mod route;
 
 pub use self::fault::{Fault, Faults};
@@ -135,7 +136,7 @@ impl Reader<'_> {
             }
         }
         for (backend, _) in plan.backends.iter().zip(used).filter(|(_, used)| !used) {
-            log::warn!("backend {:?} has no route", backend.name);
+            finder.warn(format!("backend {:?} has no route", backend.name));
         }
         for (status, page) in file.pages {
             let code = status.get_ref().parse::<u16>().ok().filter(|code| (400..=599).contains(code));

@@ -1,3 +1,4 @@
+use super::remedy;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -56,17 +57,28 @@ pub(super) struct Finder<'t> {
     path: &'t Path,
     text: &'t str,
     faults: Vec<Fault>,
+    warnings: Vec<String>,
 }
 
 impl<'t> Finder<'t> {
     pub(super) const fn new(path: &'t Path, text: &'t str) -> Self {
-        Self { path, text, faults: Vec::new() }
+        Self { path, text, faults: Vec::new(), warnings: Vec::new() }
     }
 
     /// Adds a fault at this place in the text.
     pub(super) fn add(&mut self, span: Range<usize>, what: impl Into<String>) {
         let line = Some(self.line(&span));
         self.faults.push(Fault { line, what: what.into() });
+    }
+
+    /// Adds a warning, which [`Self::finish`] logs unless there is a fault.
+    pub(super) fn warn(&mut self, what: String) {
+        self.warnings.push(what);
+    }
+
+    /// The warnings to log. A fault may be their cause, so there are none beside one.
+    fn due(&self) -> &[String] {
+        if self.faults.is_empty() { &self.warnings } else { &[] }
     }
 
     /// The value, or a fault at this place.
@@ -91,14 +103,15 @@ impl<'t> Finder<'t> {
 
     /// Adds what the parser says.
     pub(super) fn add_parsed(&mut self, error: &toml::de::Error) {
-        let what = with_remedy(error.message().trim());
-        match error.span() {
+        let (span, what) = remedy::of(error, self.text);
+        match span {
             Some(span) => self.add(span, what),
             None => self.faults.push(Fault { line: None, what }),
         }
     }
 
     pub(super) fn finish<T>(mut self, value: T) -> Result<T, Faults> {
+        self.due().iter().for_each(|what| log::warn!("{what}"));
         if self.faults.is_empty() {
             return Ok(value);
         }
@@ -117,48 +130,8 @@ pub(super) fn unreadable(path: &Path, what: String) -> Faults {
     Faults { path: path.to_owned(), faults: vec![Fault { line: None, what }] }
 }
 
-/// Says what to write in place of a value of another type, and names the nearest key, where serde lists those that it knows.
-fn with_remedy(message: &str) -> String {
-    match message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
-        Some(rest) => with_type(rest).unwrap_or_else(|| message.to_owned()),
-        None => with_nearest(message),
-    }
-}
-
-/// `string "many", expected usize` in words of a configuration.
-fn with_type(rest: &str) -> Option<String> {
-    let (found, expected) = rest.rsplit_once(", expected ")?;
-    let wanted = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize" => {
-            "a number without quotes, from 0 on"
-        }
-        "i8" | "i16" | "i32" | "i64" | "isize" => "a number without quotes",
-        "a boolean" => "true or false, without quotes",
-        "a string" | "path string" => "a text in quotes",
-        "a sequence" => "a list in brackets",
-        "a map" => "a table: { key = value }",
-        expected => expected.strip_prefix("struct ").map_or(expected, |_| "a table: { key = value }"),
-    };
-    Some(format!("{} does not fit here: write {wanted}", found.replace('`', "")))
-}
-
-fn with_nearest(message: &str) -> String {
-    let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant ")) else {
-        return message.to_owned();
-    };
-    let mut names = rest.split('`').skip(1).step_by(2);
-    let Some(unknown) = names.next() else { return message.to_owned() };
-    let known: Vec<&str> = names.collect();
-    let kind = if message.starts_with("unknown field") { "key" } else { "value" };
-    let nearest = known.iter().min_by_key(|name| distance(unknown, name));
-    match nearest.filter(|name| distance(unknown, name) <= unknown.len().max(4) / 2) {
-        Some(nearest) => format!("there is no {kind} {unknown:?}: did you mean {nearest:?}?"),
-        None => format!("there is no {kind} {unknown:?}: write one of {}", known.join(", ")),
-    }
-}
-
 /// The nearest of these names, if it is near.
-fn nearest<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn nearest<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let nearest = names.into_iter().min_by_key(|name| distance(unknown, name))?;
     (distance(unknown, nearest) <= unknown.len().max(4) / 2).then_some(nearest)
 }
@@ -202,23 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_serde_get_the_nearest_name() {
-        let said = with_nearest("unknown field `lisen`, expected one of `listen`, `route`");
-        assert_eq!(said, "there is no key \"lisen\": did you mean \"listen\"?");
-        let said = with_nearest("unknown field `x`, expected `listen` or `certificates`");
-        assert!(said.ends_with("write one of listen, certificates"), "{said}");
-        assert_eq!(with_remedy("missing field `to`"), "missing field `to`");
-    }
-
-    #[test]
-    fn a_value_of_another_type_is_told_what_to_be() {
-        for (said, told) in [
-            ("invalid type: string \"many\", expected usize", "string \"many\" does not fit here: write a number"),
-            ("invalid value: integer `-1`, expected u16", "integer -1 does not fit here: write a number"),
-            ("invalid type: integer `1`, expected a boolean", "integer 1 does not fit here: write true or false"),
-            ("invalid type: string \"a\", expected a sequence", "write a list in brackets"),
-        ] {
-            assert!(with_remedy(said).contains(told), "{}", with_remedy(said));
-        }
+    fn a_warning_is_not_due_beside_a_fault() {
+        let mut finder = Finder::new(Path::new("t"), "");
+        finder.warn("backend \"a\" has no route".to_owned());
+        assert_eq!(finder.due().len(), 1);
+        finder.add(0..0, "there is no backend \"b\"");
+        assert!(finder.due().is_empty());
     }
 }

@@ -1,10 +1,18 @@
 //! The keys of the file, as serde reads them.
 
-use serde::Deserialize;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
+
+/// The type of a [`Time`] in errors of the parser.
+pub(super) const A_TIME: &str = "a time";
+
+/// The type of a [`Size`] in errors of the parser.
+pub(super) const A_SIZE: &str = "a size";
 
 pub(super) type Text = Spanned<String>;
 
@@ -222,8 +230,7 @@ pub(super) struct Check {
 }
 
 /// A time with its unit.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Time(pub(super) Duration);
 
 impl TryFrom<String> for Time {
@@ -248,8 +255,7 @@ impl TryFrom<String> for Time {
 }
 
 /// A number of bytes with its unit.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub(super) usize);
 
 impl TryFrom<String> for Size {
@@ -269,6 +275,36 @@ impl TryFrom<String> for Size {
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
         let bytes = number.parse::<usize>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(scale));
         Ok(Self(bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).ok_or_else(how)?))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WithUnit { expected: A_TIME, read: Self::try_from })
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(WithUnit { expected: A_SIZE, read: Self::try_from })
+    }
+}
+
+/// Reads a text with a unit. A value of another type leads to an error that says what was `expected`.
+struct WithUnit<T> {
+    expected: &'static str,
+    read: fn(String) -> Result<T, String>,
+}
+
+impl<T> Visitor<'_> for WithUnit<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.read)(text.to_owned()).map_err(E::custom)
     }
 }
 
