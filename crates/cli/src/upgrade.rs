@@ -6,13 +6,16 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Have a running `taut serve` replaced by the program that is now at its path, without a disconnect.
+/// Have a running `taut serve` or `taut proxy` replaced by the program that is now at its path, without a disconnect.
 ///
 /// Sends SIGUSR2, and waits until the new process serves and the old one has ended: connections that cannot move are closed
 /// first. If the old process goes on, the reason is printed at once. The old process writes to its standard error how many have
 /// moved.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  install taut /usr/local/bin/taut && taut upgrade $(pidof taut)")]
+#[command(after_help = "\
+Examples:
+  taut upgrade $(systemctl show --property MainPID --value taut)
+  taut upgrade 4711                               the number of one server, not all of `pidof taut`")]
 pub(crate) struct Arguments {
     /// Processes of the server, in any order; those of several servers are upgraded one after the other.
     #[arg(value_name = "PID", required = true, value_parser = clap::value_parser!(i32).range(1..))]
@@ -36,7 +39,9 @@ fn find(number: i32) -> Result<OwnedFd, Failure> {
     let process = open(number).map_err(|error| cannot_reach(number, error))?;
     // The signal would end a program that does not expect it.
     if !expects_the_signal(number) {
-        return Err(Failure::usage(format!("process {number} is no `taut serve` that can be upgraded")));
+        return Err(Failure::usage(format!(
+            "process {number} is no `taut serve` or `taut proxy` that can be upgraded"
+        )));
     }
     if is_elsewhere(number) {
         let what = "is in a container: run `taut upgrade` there, such as `docker exec NAME /taut upgrade 1`";
@@ -120,10 +125,10 @@ fn keeper_of(process: i32) -> i32 {
     if name(process) == "taut-worker" { parent().unwrap_or(process) } else { process }
 }
 
-/// Whether the process is a `taut serve`, and has a handler for SIGUSR2.
+/// Whether the process is a `taut serve` or `taut proxy`, and has a handler for SIGUSR2.
 ///
-/// The program may have any name. So a process is one that has the argument `serve`, the handlers of a server, and its thread
-/// for output. A server of an older build is one by its name.
+/// The program may have any name. So a process is one that has the argument `serve` or `proxy`, the handlers of a server, and its
+/// thread for output. A server of an older build is one by its name.
 fn expects_the_signal(process: i32) -> bool {
     let status = status(process);
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
