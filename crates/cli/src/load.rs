@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "IP", requires = "idle")]
     source: Vec<IpAddr>,
     /// Connect by HTTP/2: each connection is a stream of one that others share (RFC 8441).
-    #[arg(long)]
+    #[arg(long, conflicts_with = "handshakes")]
     http2: bool,
     /// With --http2: streams on each HTTP/2 connection. Servers take about 100 at once.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "http2", value_parser = amount::count)]
@@ -155,6 +155,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     report.print(arguments.json)?;
     report.verdict.map_or(Ok(()), Err)
+}
+
+/// The connections of HTTP/2 on which those of a load are streams, for its report.
+fn on_carriers(arguments: &Arguments) -> String {
+    if !arguments.http2 {
+        return String::new();
+    }
+    format!(" as streams of {} over HTTP/2", arguments.connections.div_ceil(arguments.streams))
 }
 
 /// The output: text for people, lines for programs.
@@ -277,7 +285,8 @@ fn traffic(
     };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
-    report.text = format!("{url}: {connections} connections, {}, {loops}\n", bytes(size as u64));
+    let over = on_carriers(arguments);
+    report.text = format!("{url}: {connections} connections{over}, {}, {loops}\n", bytes(size as u64));
     let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
     report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
     let from = if is_scheduled { "from the scheduled time" } else { "from sending" };
