@@ -7,7 +7,8 @@ use tautline_io::Address;
 /// Decides which clients may have one more connection, for all loops of a server.
 ///
 /// It is asked once for each connection: before its handshake, or when a header of the PROXY protocol has named its client. A
-/// connection that it refuses is reset. Proxies are not asked for: peers in
+/// connection that it refuses is reset. Each stream of HTTP/2 is one more connection of its client, and is refused such that the
+/// client may try it again. Proxies are not asked for: peers in
 /// [`forwarded_from`](crate::front::Front::forwarded_from), whose connections carry the requests of many clients, and connections
 /// that a header says to be the proxy's own. Connections without a loop have no gate.
 ///
@@ -33,6 +34,11 @@ use tautline_io::Address;
 pub trait Gate: Send + Sync + fmt::Debug {
     /// Lets one more connection of a client in. `None` refuses it. The place is dropped when the connection ends.
     fn enter(&self, client: &Address) -> Option<Place>;
+
+    /// Lets one more stream of a client's connection in, which has no handshake. `None` refuses it.
+    fn enter_stream(&self, client: &Address) -> Option<Place> {
+        self.enter(client)
+    }
 
     /// Counts a connection of a client that another process has let in.
     fn enter_again(&self, client: &Address) -> Place;

@@ -79,7 +79,8 @@ pub struct Limits {
     pub max_message: usize,
     /// Longest HTTP head accepted. A longer one is answered with 431.
     pub head: HeadLimits,
-    /// Connections of all shards of a server. Further ones wait in the kernel's backlog.
+    /// Connections of all shards of a server, and streams of HTTP/2. Further connections wait in the kernel's backlog, and further
+    /// streams are refused.
     pub max_connections: usize,
     /// Descriptors that connections leave to others in the process, such as files and the admin listener; at most a quarter of
     /// `RLIMIT_NOFILE`.

@@ -35,10 +35,9 @@ impl Sources {
     fn place(&self, keys: [Key; 2]) -> Place {
         Place::new(Entered(self.open.clone(), keys))
     }
-}
 
-impl Gate for Sources {
-    fn enter(&self, client: &Address) -> Option<Place> {
+    /// Lets one more connection in, or a stream, which has no handshake.
+    fn let_in(&self, client: &Address, has_handshake: bool) -> Option<Place> {
         // Clients of Unix sockets are all one source, and no stranger is among them.
         let Some(address) = ip(client) else { return Some(Place::new(())) };
         let (plan, keys) = (self.live.plan(), keys(address));
@@ -50,12 +49,22 @@ impl Gate for Sources {
             }
         }
         let now = Instant::now();
-        if plan.handshakes.iter().any(|limit| limit.count(address, now).is_err()) {
+        if has_handshake && plan.handshakes.iter().any(|limit| limit.count(address, now).is_err()) {
             return None;
         }
         keys.iter().for_each(|key| *open.entry(*key).or_default() += 1);
         drop(open);
         Some(self.place(keys))
+    }
+}
+
+impl Gate for Sources {
+    fn enter(&self, client: &Address) -> Option<Place> {
+        self.let_in(client, true)
+    }
+
+    fn enter_stream(&self, client: &Address) -> Option<Place> {
+        self.let_in(client, false)
     }
 
     fn enter_again(&self, client: &Address) -> Place {

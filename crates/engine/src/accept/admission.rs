@@ -145,6 +145,11 @@ impl Admission {
         }
     }
 
+    /// Whether a connection has a place behind the gate.
+    pub(crate) fn has_place(&self, token: Token) -> bool {
+        self.places.contains_key(&token)
+    }
+
     /// Gives the place of a connection back.
     pub(crate) fn leave_place(&mut self, token: Token) {
         self.places.remove(&token);

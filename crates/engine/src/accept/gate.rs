@@ -5,6 +5,7 @@ use crate::link::state::Link;
 use crate::turn::shared::Shared;
 use log::Level;
 use tautline_conn::front::Via;
+use tautline_conn::gate::Place;
 use tautline_io::{Address, Token};
 
 /// The text of a log line about a client that the gate refuses.
@@ -18,6 +19,27 @@ impl Admission {
             return true;
         }
         let place = gate.enter(client);
+        self.take_place(shared, token, client, place)
+    }
+
+    /// Asks the limits of connections for a stream that `by` carries. The gate is asked if it was for `by`. False if the stream is
+    /// refused: it cannot wait in a backlog, as a connection can.
+    pub(crate) fn enter_stream(&mut self, shared: &mut Shared, token: Token, by: Token, client: &Address) -> bool {
+        let limit = shared.config.limits.max_connections;
+        if self.is_full(&shared.config.limits) {
+            shared.counters.accept_pauses.add(1);
+            shared.log_peer(Level::Info, client, format_args!("stream refused: limits.max_connections ({limit})"));
+            // Connections that wait for their peer may give way.
+            self.check();
+            return false;
+        }
+        let Some(gate) = shared.config.gate.clone().filter(|_| self.has_place(by)) else { return true };
+        let place = gate.enter_stream(client);
+        self.take_place(shared, token, client, place)
+    }
+
+    /// Keeps the place that the gate gives. False if it refuses.
+    fn take_place(&mut self, shared: &mut Shared, token: Token, client: &Address, place: Option<Place>) -> bool {
         let is_refused = place.is_none();
         if is_refused {
             shared.counters.connections_refused.add(1);

@@ -19,6 +19,7 @@
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
+use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use crate::turn::slot::Slot;
 use tautline_conn::front::{Begins, Via};
@@ -95,8 +96,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 
     /// Begins to serve a connection from `peer`, or one that another connection carries.
     pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
-        let carried = driver.carrier(token).map(|by| carried(&self.core.slots, &self.core.engine, by));
-        let peer = carried.as_ref().and_then(Option::as_ref).map_or(peer, |carried| carried.peer.clone());
+        let by = driver.carrier(token);
+        let carried = match by.map(|by| carried(&self.core.slots, &self.core.engine, by)) {
+            Some(None) => return driver.close(token, true),
+            carried => carried.flatten(),
+        };
+        let peer = carried.as_ref().map_or(peer, |carried| carried.peer.clone());
         if self.core.admission.refuses(&mut self.core.shared, driver, token, &peer) {
             return;
         }
@@ -107,13 +112,16 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if begins == Begins::Refused {
             return self.core.shared.refuse_peer(driver, token, &peer);
         }
-        let is_known = begins == Begins::Plainly && carried.is_none();
-        if is_known && !self.core.admission.enter(&mut self.core.shared, token, &peer) {
+        let Core { admission, shared, .. } = &mut self.core;
+        let may_enter = match by {
+            Some(by) => admission.enter_stream(shared, token, by, &peer),
+            None => begins == Begins::WithHeader || admission.enter(shared, token, &peer),
+        };
+        if !may_enter {
             return driver.close(token, true);
         }
         let (accepted, via) = match carried {
-            Some(Some(Carried { session, via, .. })) => (Ok(session), via),
-            Some(None) => return driver.close(token, true),
+            Some(Carried { session, via, .. }) => (Ok(session), via),
             None => (self.core.engine.accept(), None),
         };
         match accepted {

@@ -145,7 +145,7 @@ counters! {
     dropped_latest,
     /// Compressions of published messages: one per message and window size, for any number of subscribers.
     publications_compressed,
-    /// Times that accepting paused at [`max_connections`](crate::Limits::max_connections).
+    /// Times that accepting paused at [`max_connections`](crate::Limits::max_connections), and streams that were refused there.
     accept_pauses,
     /// Connections that were refused because [`memory`](crate::Limits::memory) was short.
     connections_refused,

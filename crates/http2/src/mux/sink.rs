@@ -154,6 +154,7 @@ fn input(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     // The window of a stream that pauses stays as it is.
     let owed = if stream.is_paused { 0 } else { core::mem::take(&mut stream.owed) };
     let (id, of) = (stream.id, stream.carrier);
+    stream.is_begun = true;
     if !bytes.is_empty() {
         sink.received(front, token, Received::new(bytes.filled_mut(), 0));
     }

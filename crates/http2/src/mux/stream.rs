@@ -24,6 +24,8 @@ pub(super) struct Stream {
     pub(super) open: usize,
     /// Bytes of the peer's body among them, which its window gets back once the loop has taken them.
     pub(super) owed: usize,
+    /// Whether the loop has had bytes of it, or its end.
+    pub(super) is_begun: bool,
     /// Whether the loop pauses.
     pub(super) is_paused: bool,
     /// Whether the peer's direction has ended.
@@ -60,6 +62,7 @@ impl Stream {
             inbound: Buf::new(),
             open: 0,
             owed: 0,
+            is_begun: false,
             is_paused: false,
             peer_ended: ended,
             told: false,
@@ -170,6 +173,8 @@ impl Stream {
     /// The code by which the loop's end of the connection ends a stream that is still open.
     pub(super) const fn code(&self, abort: bool) -> Code {
         match () {
+            // The loop has refused it: it may come again (RFC 9113, section 8.7).
+            () if !self.is_begun => Code::REFUSED_STREAM,
             // The rest of the request is not needed (RFC 9113, section 8.1).
             () if self.has_ended && !abort => Code::NO_ERROR,
             () if matches!(self.body, Body::Tunnel) => Code::CANCEL,

@@ -80,6 +80,11 @@ impl Client {
 
     /// Opens a WebSocket, with these fields.
     pub(crate) async fn open(&self, fields: &[(&'static str, &'static str)]) -> WebSocket {
+        self.try_open(fields).await.unwrap()
+    }
+
+    /// Opens a WebSocket, unless the proxy resets the stream.
+    pub(crate) async fn try_open(&self, fields: &[(&'static str, &'static str)]) -> Result<WebSocket, h2::Error> {
         let mut ready = self.0.clone().ready().await.unwrap();
         // The server's settings are the first that it sends.
         while !ready.is_extended_connect_protocol_enabled() {
@@ -92,8 +97,8 @@ impl Client {
         }
         let request = request.extension(Protocol::from_static("websocket")).body(()).unwrap();
         let (response, sending) = ready.send_request(request, false).unwrap();
-        let (head, receiving) = response.await.unwrap().into_parts();
-        WebSocket { status: head.status, headers: head.headers, sending, receiving, bytes: BytesMut::new() }
+        let (head, receiving) = response.await?.into_parts();
+        Ok(WebSocket { status: head.status, headers: head.headers, sending, receiving, bytes: BytesMut::new() })
     }
 }
 

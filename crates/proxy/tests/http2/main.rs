@@ -25,6 +25,7 @@ use tautline::{
 };
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_proxy::edge::Edge;
+use tautline_proxy::sources::Sources;
 use tautline_proxy::tally::Figures;
 use tautline_proxy::{CertificateNames, CertificatePaths, Live};
 use tokio::task::spawn_blocking;
@@ -429,6 +430,42 @@ async fn a_drain_has_answers_finish_and_closes_messages_with_1012() {
     assert_eq!(socket.next().await, None);
     let refused = client.ask(Request::get("https://localhost/"), None).await.err().expect("no stream begins any more");
     assert!(refused.is_go_away() || refused.is_io(), "{refused}");
+}
+
+/// Each stream counts for the bounds of connections, and for no bound of handshakes.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_beyond_the_connections_of_their_host_are_refused() {
+    let (_server, address, _) = site();
+    let limits = "connections-of-host = 10\nhandshakes-of-host = { per-second = 1, burst = 2 }";
+    let live = parsed(&format!("[limits]\n{limits}\n{}", text(&address, "")));
+    let mut config = raw_config();
+    config.gate = Some(Arc::new(Sources::new(live.clone())));
+    let authority = Authority::new("test").unwrap();
+    let certificates = vec![authority.issue(&Leaf::new(&["localhost"])).unwrap()];
+    let proxy = Proxy::with(authority, certificates, config, live.clone());
+    let client = proxy.client().await;
+    let (mut sockets, mut refused) = (Vec::new(), 0);
+    for _ in 0..20 {
+        match client.try_open(&[]).await {
+            Ok(socket) => sockets.push(socket),
+            Err(error) => {
+                assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM));
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((sockets.len(), refused), (9, 11), "the connection of HTTP/2 is one of the ten");
+    assert_eq!(live.plan().caps[0].refused(), 11);
+    assert_eq!(proxy.handle.shards()[0].counters().connections_refused, 11);
+    let mut last = sockets.pop().unwrap();
+    last.send(TEXT, b"hello").await;
+    assert_eq!(last.next().await.unwrap(), (TEXT, b"hello".to_vec()));
+    // A place that is free again can be used.
+    last.reset();
+    let end = Instant::now() + LONG;
+    while client.try_open(&[]).await.is_err() {
+        assert!(Instant::now() < end);
+    }
 }
 
 /// Certificates of a reload are offered with HTTP/2, too.

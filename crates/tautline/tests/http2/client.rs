@@ -176,6 +176,11 @@ impl Client {
         stream
     }
 
+    /// Begins a request whose body does not come.
+    pub(crate) fn begin_post(&mut self, path: &str) -> u32 {
+        self.ask("POST", path, None, false)
+    }
+
     pub(crate) fn connect(&mut self, path: &str, protocol: &str) -> u32 {
         self.ask("CONNECT", path, Some(protocol), false)
     }
@@ -210,6 +215,21 @@ impl Client {
             self.step();
         }
         self.answers[&stream].status
+    }
+
+    /// Waits for the head of an answer, or for the stream's end. Whether it has a status.
+    pub(crate) fn is_answered(&mut self, stream: u32) -> bool {
+        let is_known = |answer: &Answer| answer.status != 0 || answer.has_ended;
+        while !self.answers.get(&stream).is_some_and(is_known) {
+            self.step();
+        }
+        self.answers[&stream].status != 0
+    }
+
+    /// Resets a stream.
+    pub(crate) fn reset(&mut self, stream: u32) {
+        self.conn.reset(stream, Code::CANCEL, &mut self.out);
+        self.flush();
     }
 
     fn frame(&mut self, stream: u32, first: u8, payload: &[u8]) {
