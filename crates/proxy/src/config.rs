@@ -9,6 +9,7 @@ mod file;
 mod files;
 mod listener;
 mod messages;
+mod nearest;
 mod remedy;
 mod route;
 

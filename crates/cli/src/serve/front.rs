@@ -214,7 +214,7 @@ impl Front {
     fn report_unchanged(&self, plan: &Plan, before: &Plan) {
         let is_live = self.0.tls.is_live() && !plan.certificates.is_empty();
         let first = &self.0.first;
-        // What is as it was at the begin is in use.
+        // A value as it was at the begin is in use.
         macro_rules! is_new {
             ($key:ident) => {
                 plan.$key != before.$key && plan.$key != first.$key

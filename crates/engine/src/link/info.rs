@@ -138,7 +138,7 @@ pub(crate) struct More {
     pub(crate) reconnects: bool,
     /// Whether the event of another connection has made a WebSocket of it, and the loop has not noted that.
     pub(crate) begins: bool,
-    /// What the application notes about its request, until then.
+    /// The notes of the application about its request, until then.
     pub(crate) notes: Option<Box<Notes>>,
     /// Whether texts that are published together leave as one array.
     pub(crate) joins: bool,

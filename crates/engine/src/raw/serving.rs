@@ -10,6 +10,7 @@ use crate::link::phase::Transport;
 use crate::link::phase::{Finish, Pages, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
+use crate::raw::joining::Crossed;
 use crate::raw::lent::Raw;
 use crate::raw::slots::{Parts, Slots};
 use crate::turn::core::Core;
@@ -286,6 +287,20 @@ impl Shared {
             let before = self.counters.bytes_out.get();
             out.flush(&mut transport, &mut DriverOutlet { driver: Some(driver), token, shared: self });
             self.note_crossed(token, 0, before);
+        }
+    }
+
+    /// Notes what has been sent to another connection than that of the event since `before` bytes of all were sent: it is the
+    /// traffic of that one.
+    pub(crate) fn note_crossed(&self, to: Token, messages: u64, before: u64) {
+        if self.config.access_log.is_none() {
+            return;
+        }
+        let bytes = self.counters.bytes_out.get() - before;
+        let mut crossed = self.joining.crossed.borrow_mut();
+        match crossed.last_mut().filter(|(token, _)| *token == to) {
+            Some((_, sent)) => (sent.messages, sent.bytes) = (sent.messages + messages, sent.bytes + bytes),
+            None => crossed.push((to, Crossed { messages, bytes })),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `[backend.NAME]`: a group of servers.
 
-use super::fault::{Finder, suggestion};
+use super::fault::Finder;
 use super::file::{self, Text, Time};
+use super::nearest::suggestion;
 use crate::balance::{Balance, Group, Passive, Server};
 use crate::forward::ProxyProtocol;
 use crate::plan::{Backend, Check, Endpoint, HashOf, Place, Times, Wait};

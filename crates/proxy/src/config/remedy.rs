@@ -1,7 +1,7 @@
 //! Errors of the parser in words of a configuration, each with its remedy.
 
-use super::fault::nearest;
 use super::file::{A_SIZE, A_TIME};
+use super::nearest::nearest;
 use std::ops::Range;
 
 /// The keys of the top level.

@@ -1,9 +1,10 @@
 //! `[[route]]`: hosts and a path, and the outcome of their requests.
 
-use super::fault::{Finder, suggestion};
+use super::fault::Finder;
 use super::file::{self, Text};
 use super::files::Files;
 use super::messages::{messages_before, settings};
+use super::nearest::suggestion;
 use crate::messages::Messages;
 use crate::plan::{Action, Answer, Edits, Folder, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
