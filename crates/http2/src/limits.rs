@@ -7,7 +7,7 @@ pub struct Limits {
     /// Streams of the peer at once (`SETTINGS_MAX_CONCURRENT_STREAMS`). Further ones are refused. Default 100.
     pub streams: u32,
     /// Bytes of a stream that the peer may send before the application takes them (`SETTINGS_INITIAL_WINDOW_SIZE`).
-    /// Default 64 KiB.
+    /// Default 128 KiB: with less, a message of 64 KiB waits for its window.
     pub stream_window: u32,
     /// Bytes of all streams that may be on their way. They come back when they arrive. Default 1 MiB.
     pub connection_window: u32,
@@ -33,7 +33,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             streams: 100,
-            stream_window: 64 << 10,
+            stream_window: 128 << 10,
             connection_window: 1 << 20,
             fields: 16 << 10,
             field_count: 100,

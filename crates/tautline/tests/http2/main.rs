@@ -189,7 +189,7 @@ fn the_window_of_a_paused_stream_counts_as_memory() {
     client.text(other, "hello");
     assert_eq!(client.message(other), b"hello");
     let partial = handle.shards()[0].counters().memory_partial;
-    assert!((60_000..200_000).contains(&partial), "{partial} bytes of a window of 64 KiB");
+    assert!((60_000..200_000).contains(&partial), "{partial} bytes of a window of 128 KiB");
 }
 
 #[test]
