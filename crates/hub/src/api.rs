@@ -254,7 +254,7 @@ impl HubHandler {
                     ("presence", None, count) if after.is_none() => {
                         return Ok(Operation::Presence(topic, count.unwrap_or_default()));
                     }
-                    ("history", epoch, None) if epoch.is_none() || after.is_some() => {}
+                    ("history", _, None) => {}
                     _ => return Err(BAD_BODY),
                 }
                 let kind = self.rules.kind(&self.hub.config, &topic);

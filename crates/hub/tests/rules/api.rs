@@ -335,7 +335,7 @@ fn requests_without_right_and_form_are_refused() {
         (&app, "batch", &many, 400),
         (&app, "history", r#"{"topic":"room"}"#, 404),
         (&app, "history", r#"{"topic":"log:a","count":true}"#, 400),
-        (&app, "history", r#"{"topic":"log:a","epoch":"e"}"#, 400),
+        (&app, "history", r#"{"topic":"log:a","epoch":"e"}"#, 410),
         (&app, "history", r#"{"topic":"log:a","after":0,"epoch":"of another life"}"#, 410),
         (&app, "presence", r#"{"topic":"log:a","after":1}"#, 400),
         (&app, "presence", r#"{"topic":"room","count":true}"#, 200),
