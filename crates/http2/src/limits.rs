@@ -18,7 +18,7 @@ pub struct Limits {
     /// Frames of one field section. Default 16.
     pub continuations: u32,
     /// Streams that the peer may reset, or that are reset since the peer broke a rule, at once. A
-    /// page that asks anew with each key resets some tens in a second. Default 1,000.
+    /// page that asks anew with each key resets some tens in a second. Default 500.
     pub resets: u32,
     /// Frames at once that ask for an answer, or lead to nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, unknown ones, DATA
     /// without bytes, and heads for streams that are over. Default 2,000.
@@ -38,7 +38,7 @@ impl Default for Limits {
             fields: 16 << 10,
             field_count: 100,
             continuations: 16,
-            resets: 1_000,
+            resets: 500,
             idle_frames: 2_000,
             refill: Duration::from_secs(10),
             websockets: true,
