@@ -1,3 +1,7 @@
+//! Files of a folder as answers of HTTP.
+
+mod kept;
+
 use crate::{Content, Reply, Request};
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
@@ -5,6 +9,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode, Uri};
+use kept::{KeptFile, KeptFiles};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
@@ -56,19 +61,36 @@ const LATEST: u64 = 253_402_300_799;
 /// - Replace a file by renaming a new one, rather than writing in place. A response whose file is written meanwhile is cut
 ///   off by a reset, so that no client takes a mix of two versions for one ([`Content::of_version`]).
 /// - A file is read on the loop, in pieces of 64 KiB. Use local disks.
-#[derive(Clone, Debug)]
+/// - Files of up to 16 KiB that have not changed for some seconds are kept in memory, 1 MiB of them for each clone. Each answer
+///   asks the kernel whether the file is still the same.
+#[derive(Debug)]
 pub struct StaticFiles {
     root: Arc<OwnedFd>,
     cache_control: HeaderValue,
+    kept: KeptFiles,
 }
 
-/// An open file, and what a client is told about it.
-struct Found {
-    file: File,
-    metadata: Metadata,
+/// A file, and what a client is told about it.
+enum Found {
+    Open(File, Metadata, Described),
+    Kept(Arc<KeptFile>),
+}
+
+/// What a client is told about a file.
+#[derive(Clone, Debug)]
+struct Described {
     modified: SystemTime,
-    etag: String,
+    etag: HeaderValue,
+    last_modified: HeaderValue,
     content_type: HeaderValue,
+}
+
+/// Each clone keeps files of its own, so that loops do not wait for each other.
+impl Clone for StaticFiles {
+    fn clone(&self) -> Self {
+        let Self { root, cache_control, .. } = self;
+        Self { root: Arc::clone(root), cache_control: cache_control.clone(), kept: KeptFiles::default() }
+    }
 }
 
 /// The part of a file that a client asks for.
@@ -86,7 +108,11 @@ impl StaticFiles {
     /// The folder cannot be opened, or the kernel is older than Linux 5.6.
     pub fn open(root: impl AsRef<Path>) -> io::Result<Self> {
         let root = rustix::fs::open(root.as_ref(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let files = Self { root: Arc::new(root), cache_control: HeaderValue::from_static("no-cache") };
+        let files = Self {
+            root: Arc::new(root),
+            cache_control: HeaderValue::from_static("no-cache"),
+            kept: KeptFiles::default(),
+        };
         match files.open_beneath(Path::new(".")) {
             Err(error) if error == rustix::io::Errno::NOSYS => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "static files need openat2(2), of Linux 5.6 or newer"))
@@ -116,7 +142,7 @@ impl StaticFiles {
             return with(Reply::status(StatusCode::METHOD_NOT_ALLOWED), ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         let Some(relative) = relative_path(path) else { return Reply::status(StatusCode::NOT_FOUND) };
-        match self.find(&relative, path.ends_with('/')) {
+        match self.find(relative, path.ends_with('/')) {
             Ok(Some(found)) => self.answer(found, head),
             Ok(None) => match folder_location(head.uri()) {
                 Some(to) => with(Reply::status(StatusCode::PERMANENT_REDIRECT), LOCATION, to),
@@ -136,37 +162,43 @@ impl StaticFiles {
     }
 
     /// The file at a path; `None` if it is a folder and the client's path does not say so.
-    fn find(&self, path: &Path, is_folder: bool) -> rustix::io::Result<Option<Found>> {
-        let mut path = path.to_owned();
-        let mut file = File::from(self.open_beneath(&path)?);
-        let mut metadata = metadata_of(&file)?;
-        if metadata.is_dir() {
-            if !is_folder {
-                return Ok(None);
-            }
+    fn find(&self, mut path: PathBuf, is_folder: bool) -> rustix::io::Result<Option<Found>> {
+        if is_folder {
             path.push(INDEX);
-            file = self.open_beneath(&path)?.into();
-            metadata = metadata_of(&file)?;
-        } else if is_folder {
-            return Err(rustix::io::Errno::NOTDIR);
+        }
+        if let Some(kept) = self.kept.get(&self.root, &path) {
+            return Ok(Some(Found::Kept(kept)));
+        }
+        // A path that ends with a slash and leads to a file has none below it.
+        let file = File::from(self.open_beneath(&path)?);
+        let metadata = metadata_of(&file)?;
+        if metadata.is_dir() && !is_folder {
+            return Ok(None);
         }
         if !metadata.is_file() {
             return Err(rustix::io::Errno::NOENT);
         }
-        let seconds = metadata.mtime();
-        Ok(Some(Found::new(file, metadata, seconds, &path)))
+        let described = Described::new(&metadata, metadata.mtime(), &path);
+        Ok(Some(match self.kept.keep(path, &file, &metadata, &described) {
+            Some(kept) => Found::Kept(kept),
+            None => Found::Open(file, metadata, described),
+        }))
     }
 
     fn answer<T>(&self, found: Found, head: &http::Request<()>) -> Reply<T> {
-        let Found { file, metadata, modified, etag, content_type } = found;
-        let len = metadata.size();
-        let part = if head.method() == Method::GET { part(head.headers(), len, &etag, modified) } else { Part::Whole };
+        let (len, described) = match &found {
+            Found::Open(_, metadata, described) => (metadata.size(), described),
+            Found::Kept(kept) => (kept.bytes.len() as u64, &kept.described),
+        };
+        let Described { modified, etag, .. } = described;
+        let etag = etag.to_str().unwrap_or_default();
+        let part = if head.method() == Method::GET { part(head.headers(), len, etag, *modified) } else { Part::Whole };
         // The order of RFC 9110, section 13.2.2.
         let (status, range) = match part {
-            _ if has_changed(head.headers(), &etag, modified) => {
+            _ if has_changed(head.headers(), etag, *modified) => {
                 return Reply::status(StatusCode::PRECONDITION_FAILED);
             }
-            _ if is_unchanged(head.headers(), &etag, modified) => (StatusCode::NOT_MODIFIED, 0..0),
+            _ if is_unchanged(head.headers(), etag, *modified) => (StatusCode::NOT_MODIFIED, 0..0),
             Part::Whole => (StatusCode::OK, 0..len),
             Part::Range(range) => (StatusCode::PARTIAL_CONTENT, range),
             Part::Unsatisfiable => {
@@ -178,47 +210,51 @@ impl StaticFiles {
                 );
             }
         };
-        let content = Content::file(file, range.start, range.end - range.start).of_version(&metadata);
-        let mut response = Response::new(content);
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        let texts = [
-            (ETAG, etag),
-            (LAST_MODIFIED, httpdate::fmt_http_date(modified)),
-            (CONTENT_RANGE, format!("bytes {}-{}/{len}", range.start, range.end.saturating_sub(1))),
-        ];
-        for (name, text) in texts {
-            if (name != CONTENT_RANGE || status == StatusCode::PARTIAL_CONTENT)
-                && let Ok(value) = HeaderValue::try_from(text)
-            {
-                headers.insert(name, value);
-            }
-        }
+        let mut head = Response::new(());
+        *head.status_mut() = status;
+        let headers = head.headers_mut();
+        headers.insert(ETAG, described.etag.clone());
+        headers.insert(LAST_MODIFIED, described.last_modified.clone());
+        headers.insert(CONTENT_TYPE, described.content_type.clone());
         headers.insert(CACHE_CONTROL, self.cache_control.clone());
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        headers.insert(CONTENT_TYPE, content_type);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        Reply::Stream(response)
+        if status == StatusCode::PARTIAL_CONTENT
+            && let Ok(range) =
+                HeaderValue::try_from(format!("bytes {}-{}/{len}", range.start, range.end.saturating_sub(1)))
+        {
+            headers.insert(CONTENT_RANGE, range);
+        }
+        match found {
+            Found::Open(file, metadata, _) => Reply::Stream(
+                head.map(|()| Content::file(file, range.start, range.end - range.start).of_version(&metadata)),
+            ),
+            Found::Kept(kept) => Reply::Respond(head.map(|()| kept.part(range).to_vec())),
+        }
     }
 }
 
-impl Found {
+impl Described {
     /// `seconds` is the time of the last modification.
-    fn new(file: File, metadata: Metadata, seconds: i64, path: &Path) -> Self {
+    fn new(metadata: &Metadata, seconds: i64, path: &Path) -> Self {
         // A date of HTTP has a year of four digits. A file system takes later times, too.
         let seconds = u64::try_from(seconds).unwrap_or(0).min(LATEST);
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let mime = mime_guess::from_path(path).first_or_octet_stream();
         let is_text = mime.type_() == "text" && mime.get_param("charset").is_none();
-        let content_type = if is_text { format!("{mime}; charset=utf-8") } else { mime.to_string() };
+        let etag = format!("\"{:x}-{:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.size(), metadata.mtime_nsec());
         Self {
-            modified: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
-            etag: format!("\"{:x}-{:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.size(), metadata.mtime_nsec()),
-            file,
-            metadata,
-            content_type: HeaderValue::try_from(content_type)
-                .unwrap_or(HeaderValue::from_static("application/octet-stream")),
+            modified,
+            etag: value(etag),
+            last_modified: value(httpdate::fmt_http_date(modified)),
+            content_type: value(if is_text { format!("{mime}; charset=utf-8") } else { mime.to_string() }),
         }
     }
+}
+
+/// A header of printable text.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 fn metadata_of(file: &File) -> rustix::io::Result<Metadata> {
@@ -357,7 +393,8 @@ mod tests {
         ] {
             let file = File::from(files.open_beneath(Path::new("Cargo.toml")).unwrap());
             let metadata = file.metadata().unwrap();
-            let found = Found::new(file, metadata, time, Path::new("Cargo.toml"));
+            let described = Described::new(&metadata, time, Path::new("Cargo.toml"));
+            let found = Found::Open(file, metadata, described);
             let Reply::<()>::Stream(response) = files.answer(found, &request) else { panic!("no file") };
             assert_eq!(response.headers()[LAST_MODIFIED], date, "{time}");
         }

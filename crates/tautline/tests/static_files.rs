@@ -26,6 +26,9 @@ impl Handler for Site {
     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
 }
 
+/// A file is kept in memory if it changed so long ago.
+const SETTLED: Duration = Duration::from_millis(3_100);
+
 /// A folder with some files, beside a secret one.
 fn folder(name: &str) -> PathBuf {
     let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -54,10 +57,23 @@ fn fetch(app: &App<Site>, method: &str, path: &str, headers: &[(&str, &str)]) ->
     app.fetch(&head.body(Vec::new()).unwrap())
 }
 
+/// Checks answers from files that have just changed, then those of files that are kept in memory.
+fn open_and_kept(app: &App<Site>, check: impl Fn(&App<Site>)) {
+    check(app);
+    std::thread::sleep(SETTLED);
+    check(app);
+    check(app);
+}
+
 #[test]
 fn files_are_found_and_secrets_are_not() {
     let app = App::new(Site(StaticFiles::open(folder("found")).unwrap())).unwrap();
-    let get = |path| fetch(&app, "GET", path, &[]);
+    open_and_kept(&app, finds_files_and_no_secrets);
+    assert!(StaticFiles::open("/no/such/folder").is_err());
+}
+
+fn finds_files_and_no_secrets(app: &App<Site>) {
+    let get = |path| fetch(app, "GET", path, &[]);
     let hello = get("/hello.txt?v=2");
     assert_eq!((hello.status(), &hello.body()[..]), (StatusCode::OK, &b"hello world"[..]));
     assert_eq!(hello.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
@@ -85,15 +101,18 @@ fn files_are_found_and_secrets_are_not() {
     ] {
         assert_eq!(get(path).status(), StatusCode::NOT_FOUND, "{path}");
     }
-    let post = fetch(&app, "POST", "/hello.txt", &[]);
+    let post = fetch(app, "POST", "/hello.txt", &[]);
     assert_eq!((post.status().as_u16(), &post.headers()[header::ALLOW]), (405, &"GET, HEAD".parse().unwrap()));
-    assert!(StaticFiles::open("/no/such/folder").is_err());
 }
 
 #[test]
 fn ranges_and_validators_are_obeyed() {
     let app = App::new(Site(StaticFiles::open(folder("ranges")).unwrap())).unwrap();
-    let get = |headers: &[(&str, &str)]| fetch(&app, "GET", "/hello.txt", headers);
+    open_and_kept(&app, obeys_ranges_and_validators);
+}
+
+fn obeys_ranges_and_validators(app: &App<Site>) {
+    let get = |headers: &[(&str, &str)]| fetch(app, "GET", "/hello.txt", headers);
     let whole = get(&[]);
     let text = |name| whole.headers()[name].to_str().unwrap().to_owned();
     let (etag, modified) = (text(header::ETAG), text(header::LAST_MODIFIED));
@@ -130,7 +149,7 @@ fn ranges_and_validators_are_obeyed() {
         let changed = get(headers);
         assert_eq!(changed.status().as_u16(), 412, "{headers:?}");
         assert!(!changed.headers().contains_key(header::CONTENT_RANGE), "{headers:?}");
-        assert_eq!(fetch(&app, "HEAD", "/hello.txt", headers).status().as_u16(), 412, "{headers:?}");
+        assert_eq!(fetch(app, "HEAD", "/hello.txt", headers).status().as_u16(), 412, "{headers:?}");
     }
     for (headers, status) in [
         (&[("if-match", "*")][..], 200),
@@ -150,8 +169,39 @@ fn ranges_and_validators_are_obeyed() {
     }
     // The tag decides before the date.
     assert_eq!(get(&[("if-none-match", "\"x\""), ("if-modified-since", &modified)]).status(), StatusCode::OK);
-    let head = fetch(&app, "HEAD", "/hello.txt", &[("range", "bytes=6-")]);
+    let head = fetch(app, "HEAD", "/hello.txt", &[("range", "bytes=6-")]);
     assert_eq!((head.status().as_u16(), &head.headers()[header::CONTENT_LENGTH]), (200, &"11".parse().unwrap()));
+}
+
+#[test]
+fn a_kept_file_is_answered_as_it_is_now() {
+    let root = folder("kept");
+    let app = App::new(Site(StaticFiles::open(&root).unwrap())).unwrap();
+    let path = root.join("hello.txt");
+    let other = root.join("other.txt");
+    let changes: [(&dyn Fn(), &str); 7] = [
+        (&|| (), "hello world"),
+        (&|| std::fs::write(&path, "HELLO WORLD").unwrap(), "HELLO WORLD"),
+        (&|| std::fs::write(&path, "short").unwrap(), "short"),
+        (&|| std::fs::write(&other, "other").and_then(|()| std::fs::rename(&other, &path)).unwrap(), "other"),
+        (&|| std::fs::rename(&path, &other).and_then(|()| symlink("other.txt", &path)).unwrap(), "other"),
+        (&|| std::fs::remove_file(&other).unwrap(), "404 Not Found"),
+        (&|| std::fs::remove_file(&path).and_then(|()| symlink("../secret", &path)).unwrap(), "404 Not Found"),
+    ];
+    for (change, expected) in changes {
+        change();
+        let check = || {
+            let (got, within) = ["/hello.txt", "/within"].map(|path| fetch(&app, "GET", path, &[]).into_body()).into();
+            let texts = [got, within].map(|body| String::from_utf8(body).unwrap());
+            assert!(texts.iter().all(|text| text.starts_with(expected)), "{texts:?}, not {expected}");
+        };
+        check();
+        if path.exists() {
+            std::thread::sleep(SETTLED);
+            check();
+            check();
+        }
+    }
 }
 
 /// Over sockets the kernel's buffers fill, and a file leaves by sendfile(2) as long as there is no TLS.
