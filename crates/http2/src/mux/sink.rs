@@ -148,6 +148,8 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
 fn input(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     let Some(stream) = front.state.table.stream(token) else { return };
     if stream.is_paused && stream.inbound.len() < HELD_ABOVE {
+        // They wait. A few bytes do not hold the memory of a large message.
+        stream.inbound.fit();
         return;
     }
     let mut bytes = core::mem::take(&mut stream.inbound);
@@ -194,6 +196,7 @@ fn flush(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token) {
     let Some(carrier) = front.state.table.carrier(token) else { return };
     carrier.is_dirty = false;
     if carrier.is_blocked {
+        carrier.out.fit();
         if carrier.out.len() > PAUSE_ABOVE && !carrier.is_paused {
             carrier.is_paused = true;
             front.pause_carrier(token);

@@ -34,6 +34,8 @@ pub(super) struct Table<C, S> {
 
 /// Buffers that are kept at most.
 const SPARES: usize = 4;
+/// The largest that is kept, in bytes: it has room for all that a carrier gives its loop at a time.
+const MOST_OF_SPARE: usize = 512 << 10;
 
 impl<C, S> Table<C, S> {
     pub(super) const fn new() -> Self {
@@ -111,10 +113,10 @@ impl<C, S> Table<C, S> {
         }
     }
 
-    /// Takes a buffer back.
+    /// Takes a buffer back, however large it has become: a message of many frames would make it anew each time.
     pub(super) fn give(&mut self, mut buf: Buf) {
-        buf.clear();
-        if buf.has_memory() && !buf.is_oversized() && self.spares.len() < SPARES {
+        if buf.has_memory() && buf.capacity() <= MOST_OF_SPARE && self.spares.len() < SPARES {
+            buf.clear();
             self.spares.push(buf);
         }
     }
@@ -155,7 +157,8 @@ impl<C, S> Table<C, S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Table};
+    use super::{Entry, MOST_OF_SPARE, SPARES, Table};
+    use tautline_buf::Buf;
     use tautline_io::Token;
 
     #[test]
@@ -165,6 +168,26 @@ mod tests {
         let outer = table.add(Entry::Socket(inner));
         assert!(table.take_carrier(outer).is_none());
         assert_eq!((table.inner(outer), table.outer(inner)), (Some(inner), Some(outer)));
+    }
+
+    #[test]
+    fn the_buffer_of_a_large_message_serves_the_next_one() {
+        let mut table = Table::<(), ()>::new();
+        let mut buf = Buf::with_capacity(128 << 10);
+        let capacity = buf.capacity();
+        buf.put(b"message");
+        table.give(buf);
+        let mut next = Buf::new();
+        table.lend(&mut next);
+        assert_eq!((next.capacity(), next.len()), (capacity, 0));
+        for _ in 0..2 * SPARES {
+            table.give(Buf::with_capacity(MOST_OF_SPARE + 1));
+            assert!(table.spares.is_empty());
+        }
+        for _ in 0..2 * SPARES {
+            table.give(Buf::with_capacity(4096));
+        }
+        assert_eq!(table.spares.len(), SPARES);
     }
 
     #[test]
