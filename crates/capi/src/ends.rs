@@ -15,7 +15,7 @@ pub(crate) const fn cause(cause: &Cause) -> u32 {
         Cause::Local => TAUT_CAUSE_LOCAL,
         Cause::Finished | Cause::Truncated => TAUT_CAUSE_CUT,
         Cause::Io(_) => TAUT_CAUSE_IO,
-        Cause::WebSocket(_) => TAUT_CAUSE_PROTOCOL,
+        Cause::WebSocket(_) | Cause::Http2(_) => TAUT_CAUSE_PROTOCOL,
         Cause::Tls(_) => TAUT_CAUSE_TLS,
         Cause::Timeout(_) => TAUT_CAUSE_TIMEOUT,
         Cause::SlowConsumer => TAUT_CAUSE_SLOW,

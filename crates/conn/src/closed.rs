@@ -94,11 +94,13 @@ pub enum Cause {
     Panicked,
     /// The shard stopped before the peer answered our close frame.
     Stopped,
+    /// The peer violated HTTP/2 or a limit of it: for the connection that carries this one, or on its stream.
+    Http2(&'static str),
 }
 
 impl Cause {
     /// The names of all causes, by their [number](Self::number).
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "peer",
         "local",
         "finished",
@@ -112,6 +114,7 @@ impl Cause {
         "out_of_memory",
         "panicked",
         "stopped",
+        "http2",
     ];
 
     /// The name of the cause, for metrics.
@@ -142,6 +145,7 @@ impl Cause {
             Self::OutOfMemory => 10,
             Self::Panicked => 11,
             Self::Stopped => 12,
+            Self::Http2(_) => 13,
         }
     }
 }
@@ -206,6 +210,7 @@ impl fmt::Display for Cause {
             Self::OutOfMemory => f.write_str("memory is short, and this connection held much of it"),
             Self::Panicked => f.write_str("the application panicked"),
             Self::Stopped => f.write_str("we stopped"),
+            Self::Http2(why) => write!(f, "HTTP/2: {why}"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::accept::admission::{Admission, SharedLimits};
 use crate::accept::openings::Openings;
+use crate::close::carrier_ends::CarrierEnds;
 use crate::close::restart::Restart;
 use crate::config::Config;
 use crate::conn::Conn;
@@ -160,6 +161,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             dates: DateCache::default(),
             openings: Openings::default(),
             resting: VecDeque::new(),
+            carrier_ends: CarrierEnds::default(),
         };
         let reactor = Reactor {
             core,

@@ -124,6 +124,8 @@ pub enum End {
     Finished,
     /// The connection is broken, or could not be made.
     Failed(io::Error),
+    /// As `Failed`, since the peer broke this rule of the connection that [carries](Driver::carrier) this one, or met a limit there.
+    Faulty(&'static str),
 }
 
 /// The end of a connection that [carries](Driver::carrier) others.
@@ -149,6 +151,19 @@ pub enum StreamFault {
     Rule(&'static str),
 }
 
+impl StreamFault {
+    /// The rule or limit.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Streams => "too many streams at once",
+            Self::Window => "more DATA than the stream's window allows",
+            Self::Head => "more header fields, or longer ones, than are taken",
+            Self::Rule(rule) => rule,
+        }
+    }
+}
+
 impl From<&'static str> for StreamFault {
     fn from(rule: &'static str) -> Self {
         Self::Rule(rule)
@@ -157,12 +172,7 @@ impl From<&'static str> for StreamFault {
 
 impl fmt::Display for StreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Streams => "too many streams at once",
-            Self::Window => "more DATA than the stream's window allows",
-            Self::Head => "more header fields, or longer ones, than are taken",
-            Self::Rule(rule) => rule,
-        })
+        f.write_str(self.text())
     }
 }
 

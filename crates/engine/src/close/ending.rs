@@ -10,13 +10,12 @@ use crate::raw::serving::note_begun;
 use crate::turn::core::Core;
 use http::StatusCode;
 use log::Level;
-use std::sync::Arc;
 use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
 use tautline_conn::due::Due;
 use tautline_conn::tick::millis;
 use tautline_conn::verdict::Stop;
 use tautline_conn::verdict::{Notice, Stage, Verdict, write_status};
-use tautline_io::{Driver, End};
+use tautline_io::Driver;
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 use tautline_ws::handshake::HandshakeError;
@@ -90,23 +89,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.end(link, end, cause);
     }
 
-    /// The peer ended its direction, or the connection broke. `whole` if the peer sent close_notify.
-    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: End, whole: bool) {
+    /// The peer ended its direction (`true` after close_notify), or the connection broke for a cause.
+    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: Result<bool, Cause>) {
         match end {
-            End::Failed(error) => {
-                let cause = Cause::Io(Arc::new(error));
+            Err(cause) => {
                 if link.phase.is_handshaking() || link.phase.is_open() || link.phase.is_raw() {
                     self.fail(link, cause);
                 }
                 self.end(link, Phase::GONE, Cause::Finished);
             }
-            End::Finished if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
-            End::Finished if link.phase.is_raw() => self.raw_finished(None, link, whole || link.session.is_plain()),
+            Ok(_) if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
+            Ok(whole) if link.phase.is_raw() => self.raw_finished(None, link, whole || link.session.is_plain()),
             // The client sends no further request, and still reads this response.
-            End::Finished if let Phase::Streaming(streaming) = &mut link.phase => streaming.peer_finished = true,
+            Ok(_) if let Phase::Streaming(streaming) = &mut link.phase => streaming.peer_finished = true,
             // After close_notify nothing is missing. Without TLS a truncation cannot be detected.
-            End::Finished if whole || link.session.is_plain() => self.fail(link, Cause::Finished),
-            End::Finished => self.fail(link, Cause::Truncated),
+            Ok(whole) if whole || link.session.is_plain() => self.fail(link, Cause::Finished),
+            Ok(_) => self.fail(link, Cause::Truncated),
         }
     }
 

@@ -273,7 +273,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let Some(Dial { state: State::Racing(race), .. }) = self.core.dials.get_mut(&id) else { return };
         let error = match end {
             End::Failed(error) => error,
-            End::Finished => std::io::ErrorKind::ConnectionReset.into(),
+            End::Finished | End::Faulty(_) => std::io::ErrorKind::ConnectionReset.into(),
         };
         if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
             let (_, address) = race.attempts.swap_remove(at);

@@ -16,7 +16,6 @@ use tautline_conn::frames::{self, Read};
 use tautline_conn::inbound::{Inward, Parts, Step};
 use tautline_conn::proxy_header::{ProxyHeader, looks_like};
 use tautline_conn::verdict::Stop;
-use tautline_io::End;
 use tautline_tls::{Engine, Handshake, Session};
 use tautline_ws::handshake::{BodyReader, Established, HeadLimits};
 
@@ -194,7 +193,7 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
     }
 
     fn closed(&mut self) -> Result<(), Stop> {
-        self.core.peer_ended(self.link, End::Finished, true);
+        self.core.peer_ended(self.link, Ok(true));
         Ok(())
     }
 }

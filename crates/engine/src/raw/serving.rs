@@ -20,7 +20,7 @@ use http::StatusCode;
 use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed};
 use tautline_conn::tick::millis;
-use tautline_io::{Driver, End, Token};
+use tautline_io::{Driver, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
@@ -129,7 +129,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) {
         if link.phase.carries() {
             match event {
-                RawEvent::Finished { .. } => self.end(link, Phase::finishing(true), Cause::Finished),
+                RawEvent::Finished { whole } => {
+                    let cause = if whole { Cause::Finished } else { Cause::Truncated };
+                    self.end(link, Phase::finishing(true), cause);
+                }
                 RawEvent::Drain => {
                     if let Some(driver) = driver {
                         driver.go_away(link.token);
@@ -179,7 +182,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if link.phase.is_raw() {
                 self.raw_finished(Some(&mut *driver), link, whole);
             } else {
-                self.peer_ended(link, End::Finished, whole);
+                self.peer_ended(link, Ok(whole));
             }
             link.flush(driver, &mut self.shared);
         }
@@ -236,6 +239,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports the end of a raw connection.
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
         if raw.carrier.is_some() {
+            self.carrier_ends.add(link.token, cause);
             return self.admission.leave_crowd(link);
         }
         if let Some(head) = &raw.head {

@@ -2,6 +2,7 @@
 
 use crate::accept::admission::Admission;
 use crate::accept::openings::Openings;
+use crate::close::carrier_ends::CarrierEnds;
 use crate::context::ShardContext;
 use crate::dial::address_memory::AddressMemory;
 use crate::dial::target::Dial;
@@ -60,6 +61,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) openings: Openings,
     /// Connections that wait for their next [visit](crate::turn::visit), in their order. Some may have ended.
     pub(crate) resting: VecDeque<Token>,
+    /// The causes for which connections that carry others have ended.
+    pub(crate) carrier_ends: CarrierEnds,
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {

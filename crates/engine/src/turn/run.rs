@@ -144,6 +144,7 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
         let now = self.core.clock.elapsed();
         self.core.shared.now = tick(now);
         self.core.openings.begin(now);
+        self.core.carrier_ends.forget(&self.core.slots);
     }
 
     fn may_accept(&self) -> bool {
@@ -264,7 +265,10 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
             self.attempt_failed(driver, token, dial, end);
             return;
         }
-        self.visit(driver, token, |core, _, link| core.peer_ended(link, end, false));
+        self.visit(driver, token, |core, driver, link| {
+            let end = core.carrier_ends.explain(driver, token, &link.phase, end);
+            core.peer_ended(link, end);
+        });
     }
 
     fn woken(&mut self, driver: &mut dyn Driver) {

@@ -33,8 +33,8 @@ pub(super) enum News {
     Accepted(Token),
     /// Bytes have come, or the peer's end.
     Input(Token),
-    /// The stream was reset.
-    Failed(Token),
+    /// The stream was reset: for this fault of the peer, if it was one.
+    Failed(Token, Option<&'static str>),
     /// A stream of this carrier was refused or reset for a fault of the peer.
     Faulty(Token, u32, StreamFault),
     /// A buffer comes back.
@@ -154,7 +154,7 @@ pub(super) fn read(table: &mut Connections, token: Token, plain: &mut [u8], now:
             Err(fault) => {
                 carrier.conn.go_away(fault.code, fault.why, &mut carrier.out);
                 carrier.fault = Some(fault);
-                news.extend(carrier.streams.iter().map(|(_, stream)| News::Failed(*stream)));
+                news.extend(carrier.streams.iter().map(|(_, stream)| News::Failed(*stream, Some(fault.why))));
             }
         }
     }
@@ -232,7 +232,7 @@ fn take_event(
                 if carrier.forget(stream, now) {
                     news.push_back(News::Carries(token, false));
                 }
-                news.push_back(News::Failed(outer));
+                news.push_back(News::Failed(outer, why.map(StreamFault::text)));
             }
         }
         Event::Window { stream } => {
@@ -285,7 +285,7 @@ pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut V
         let output = stream.answer(buf.filled(), conn, most, out);
         let buf = cleared(buf);
         if output == Output::Reset {
-            news.push_back(News::Failed(token));
+            news.push_back(News::Failed(token, None));
         }
         if stream.unsent() > 0 {
             stream.keep(buf);
@@ -306,7 +306,7 @@ pub(super) fn shut(table: &mut Connections, token: Token, news: &mut VecDeque<Ne
     if let Some(stream) = table.stream(token) {
         let Carrier { conn, out, .. } = &mut *carrier;
         match stream.shut(conn, most, out) {
-            Output::Reset => news.push_back(News::Failed(token)),
+            Output::Reset => news.push_back(News::Failed(token, None)),
             // A peer that has its answer ends nothing: the loop waits for that no longer.
             Output::Taken if stream.body != Body::Tunnel => news.push_back(News::Ended(token)),
             Output::Taken => {}

@@ -242,7 +242,7 @@ impl Driver for Front<'_> {
             Entry::Socket(inner) => self.behind.close(inner, abort),
             Entry::Carrier(inner, carrier) => {
                 self.state.carriers.remove(&token);
-                self.state.news.extend(carrier.streams.iter().map(|(_, stream)| News::Failed(*stream)));
+                self.state.news.extend(carrier.streams.iter().map(|(_, stream)| News::Failed(*stream, None)));
                 self.behind.close(inner, abort);
             }
             Entry::Stream(stream) => {

@@ -125,9 +125,10 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
             sink.accepted(front, token, Listener(0));
         }
         News::Input(token) => input(front, sink, token),
-        News::Failed(token) => {
+        News::Failed(token, why) => {
             if front.state.table.stream(token).is_some() {
-                sink.ended(front, token, End::Failed(io::ErrorKind::ConnectionReset.into()));
+                let broken = || End::Failed(io::ErrorKind::ConnectionReset.into());
+                sink.ended(front, token, why.map_or_else(broken, End::Faulty));
             }
         }
         News::Faulty(token, stream, fault) => sink.stream_failed(front, token, stream, fault),

@@ -198,6 +198,7 @@ impl<F: FnMut(&mut dyn Driver, &Event)> Sink for Script<F> {
             match end {
                 End::Finished => Event::Finished(token),
                 End::Failed(error) => Event::Failed(token, error.kind()),
+                End::Faulty(_) => Event::Failed(token, io::ErrorKind::ConnectionReset),
             },
         );
     }

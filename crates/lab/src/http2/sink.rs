@@ -47,6 +47,7 @@ impl Sink for Behind<'_> {
         match end {
             End::Finished => self.state.ended(inner, "the server has ended the connection", behind),
             End::Failed(error) => self.state.ended(inner, &error.to_string(), behind),
+            End::Faulty(why) => self.state.ended(inner, why, behind),
         }
         self.deliver(behind);
     }

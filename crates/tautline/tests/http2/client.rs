@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use tautline::http::{HeaderMap, Request};
 use tautline::http2::{Code, Connection, Event, Limits, Role};
@@ -148,6 +148,16 @@ impl Client {
         }
     }
 
+    /// Ends its direction of TCP, without a word in TLS.
+    pub(crate) fn hang_up(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Whether the server takes no more streams.
+    pub(crate) const fn is_going_away(&self) -> bool {
+        self.go_away.is_some()
+    }
+
     fn ask(&mut self, method: &str, path: &str, protocol: Option<&str>, end: bool) -> u32 {
         let request = Request::builder()
             .method(method)
@@ -217,13 +227,13 @@ impl Client {
         self.answers[&stream].status
     }
 
-    /// Waits for the head of an answer, or for the stream's end. Whether it has a status.
+    /// Waits for the head of an answer, for the stream's end, or for GOAWAY. Whether it has a status.
     pub(crate) fn is_answered(&mut self, stream: u32) -> bool {
         let is_known = |answer: &Answer| answer.status != 0 || answer.has_ended;
-        while !self.answers.get(&stream).is_some_and(is_known) {
+        while !self.answers.get(&stream).is_some_and(is_known) && !self.is_going_away() {
             self.step();
         }
-        self.answers[&stream].status != 0
+        self.answers.get(&stream).is_some_and(|answer| answer.status != 0)
     }
 
     /// Resets a stream.
@@ -319,6 +329,11 @@ impl Plain {
                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         assert!(plain.exchange(head.as_bytes(), b"\r\n\r\n").starts_with(b"HTTP/1.1 101 "));
         plain
+    }
+
+    /// Ends its direction of TCP, without a word in TLS.
+    pub(crate) fn hang_up(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Sends a text, and waits until it comes back.

@@ -1,6 +1,7 @@
 //! HTTP/2 of a server: requests, and WebSockets on streams.
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "all of this runs inside tests")]
 
+mod access;
 mod client;
 #[path = "../common/mod.rs"]
 mod common;
