@@ -176,6 +176,19 @@ impl fmt::Display for StreamFault {
     }
 }
 
+/// A request that a driver has answered in place of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered<'a> {
+    /// The status of the response.
+    pub status: u16,
+    /// The method, if the head of the request could be read. It and the others are not known for a connection of the loop.
+    pub method: Option<&'a str>,
+    /// The path without the query.
+    pub path: Option<&'a str>,
+    /// The value of `user-agent`.
+    pub user_agent: Option<&'a str>,
+}
+
 /// Wakes a driver's [`turn`](Driver::turn) from another thread.
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
@@ -520,6 +533,12 @@ pub trait Sink {
     /// A stream with this number was refused or reset for a fault of the peer. The token is that of the connection that carries it.
     fn stream_failed(&mut self, driver: &mut dyn Driver, token: Token, stream: u32, fault: StreamFault) {
         let _ = (driver, token, stream, fault);
+    }
+
+    /// The driver has answered a request of a carried connection in place of the loop. The token is that of this connection, or of the
+    /// one that carries it if the loop has not got to know it.
+    fn answered(&mut self, driver: &mut dyn Driver, token: Token, answered: &Answered<'_>) {
+        let _ = (driver, token, answered);
     }
 
     /// A [`Waker`] was used, once or several times.

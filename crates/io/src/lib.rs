@@ -90,7 +90,9 @@ pub mod uring;
 mod wake;
 
 pub use address::Address;
-pub use driver::{CarrierEnd, Direct, Driver, End, Held, Listener, Received, Sent, Sink, StreamFault, Token, Waker};
+pub use driver::{
+    Answered, CarrierEnd, Direct, Driver, End, Held, Listener, Received, Sent, Sink, StreamFault, Token, Waker,
+};
 pub use driver_config::{DriverConfig, External};
 pub use kernel::KernelTls;
 pub use listen_options::ListenOptions;

@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode};
 use tautline_buf::fields::{put, take, take_array, take_u64};
 use tautline_conn::closed::Closed;
 use tautline_conn::notes::Notes;
-use tautline_io::Token;
+use tautline_io::{Answered, Token};
 
 /// Most bytes of a method, a path or the name of a program that are kept.
 const MOST_TEXT: usize = 512;
@@ -52,6 +52,12 @@ impl Asked {
         Self { method: cut_method(request.method()), path: cut(request.uri().path()), user_agent: user_agent.map(cut) }
     }
 
+    /// The request of an answer that was not the loop's, if its head was read.
+    fn of_answered(answered: &Answered<'_>) -> Option<Self> {
+        let method = cut_method(&Method::from_bytes(answered.method?.as_bytes()).ok()?);
+        Some(Self { method, path: cut(answered.path.unwrap_or_default()), user_agent: answered.user_agent.map(cut) })
+    }
+
     /// Bytes of the texts.
     fn len(&self) -> usize {
         self.method.as_str().len() + self.path.len() + self.user_agent.as_ref().map_or(0, |text| text.len())
@@ -71,6 +77,12 @@ fn cut_method(method: &Method) -> Method {
 impl Record {
     fn new(began: Tick) -> Self {
         Self { began, ..Self::default() }
+    }
+
+    /// The entry of a request that is answered already, and was no connection of the loop.
+    pub(crate) fn of_answered(answered: &Answered<'_>, now: Tick) -> Self {
+        let status = StatusCode::from_u16(answered.status).ok();
+        Self { asked: Asked::of_answered(answered), status, ..Self::new(now) }
     }
 
     pub(crate) fn memory(&self) -> usize {

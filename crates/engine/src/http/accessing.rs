@@ -4,7 +4,7 @@
 //! connection has a part in the [account](crate::memory::account). The step that keeps the account after an event also adds what the
 //! shard's counters have grown by to the connection of that event. Without the table nothing is done for a message.
 
-use crate::http::access::Access;
+use crate::http::access::{Access, AccessLog};
 use crate::http::access_table::{AccessTable, Asked, Record};
 use crate::ids::ConnId;
 use crate::link::phase::Phase;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tautline_conn::closed::{Cause, Closed};
 use tautline_conn::front::Via;
 use tautline_conn::notes::Notes;
-use tautline_io::{Address, Token};
+use tautline_io::{Address, Answered, Token};
 use tautline_tls::Session;
 use tautline_ws::CloseCode;
 
@@ -72,6 +72,19 @@ impl Accessing {
         }
         if let Some(record) = self.record(link, shared) {
             record.status = Some(status);
+        }
+    }
+
+    /// The driver has answered a request in place of the loop: that of a connection, or of one that it would have carried.
+    pub(crate) fn note_answered<S: Session, T>(&mut self, link: &Link<S, T>, answered: &Answered<'_>, shared: &Shared) {
+        if link.phase.carries() {
+            if let Some(table) = &self.table {
+                log(&table.log, link, &Record::of_answered(answered, shared.now), shared);
+            }
+        } else if let Some(record) = self.record(link, shared)
+            && record.status.is_some()
+        {
+            record.status = StatusCode::from_u16(answered.status).ok();
         }
     }
 
@@ -143,31 +156,35 @@ impl Accessing {
     /// Logs the entry of a connection, and begins the next one.
     #[cold]
     fn log_access<S: Session, T>(&mut self, link: &Link<S, T>, shared: &Shared) {
-        let (now, shard) = (shared.now, shared.shard);
         let Some(table) = &mut self.table else { return };
         let Some(record) = table.take(link.token) else { return };
         if link.info.dial.is_none() {
-            let tls = link.session.tls_info();
-            let Record { asked, began, age, ended, status, is_cut, closed, traffic, notes } = &*record;
-            (table.log.0)(&Access {
-                conn: ConnId { shard, token: link.token },
-                peer: &link.info.peer,
-                direct: direct_of(link),
-                method: asked.as_ref().map(|asked| &asked.method),
-                path: asked.as_ref().map(|asked| &*asked.path),
-                user_agent: asked.as_ref().and_then(|asked| asked.user_agent.as_deref()),
-                status: *status,
-                is_cut: *is_cut,
-                closed: closed.as_ref(),
-                duration: Duration::from_millis(ended.unwrap_or(now).saturating_sub(*began) + age),
-                traffic: *traffic,
-                tls_version: tls.version,
-                http2: tls.alpn.as_deref() == Some(b"h2"),
-                notes,
-            });
+            log(&table.log, link, &record, shared);
         }
         let _ = self.record(link, shared);
     }
+}
+
+/// Logs an entry of a connection.
+fn log<S: Session, T>(log: &AccessLog, link: &Link<S, T>, record: &Record, shared: &Shared) {
+    let tls = link.session.tls_info();
+    let Record { asked, began, age, ended, status, is_cut, closed, traffic, notes } = record;
+    (log.0)(&Access {
+        conn: ConnId { shard: shared.shard, token: link.token },
+        peer: &link.info.peer,
+        direct: direct_of(link),
+        method: asked.as_ref().map(|asked| &asked.method),
+        path: asked.as_ref().map(|asked| &*asked.path),
+        user_agent: asked.as_ref().and_then(|asked| asked.user_agent.as_deref()),
+        status: *status,
+        is_cut: *is_cut,
+        closed: closed.as_ref(),
+        duration: Duration::from_millis(ended.unwrap_or(shared.now).saturating_sub(*began) + age),
+        traffic: *traffic,
+        tls_version: tls.version,
+        http2: tls.alpn.as_deref() == Some(b"h2"),
+        notes,
+    });
 }
 
 /// The peer of the socket, if it named another client.

@@ -16,7 +16,7 @@ use std::io;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::tick::millis;
-use tautline_io::{CarrierEnd, Driver, End, Listener, Received, Sink, StreamFault, Token};
+use tautline_io::{Answered, CarrierEnd, Driver, End, Listener, Received, Sink, StreamFault, Token};
 use tautline_tls::Engine;
 
 /// Bytes that a command counts for: about as many take as long to process.
@@ -235,6 +235,10 @@ impl<E: Engine, H: Handler> Sink for Reactor<E, H> {
             let line = format_args!("HTTP/2 refuses stream {stream}: {fault}");
             core.shared.log_peer(Level::Info, &link.info.peer, line);
         });
+    }
+
+    fn answered(&mut self, driver: &mut dyn Driver, token: Token, answered: &Answered<'_>) {
+        self.visit(driver, token, |core, _, link| core.access.note_answered(link, answered, &core.shared));
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {

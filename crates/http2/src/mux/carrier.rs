@@ -6,10 +6,11 @@ use super::table::{Entry, Table};
 use crate::code::{Code, Fault};
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::fields::RequestHead;
 use crate::limits::Limits;
 use crate::role::Role;
 use core::time::Duration;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use std::collections::VecDeque;
 use tautline_buf::Buf;
 use tautline_io::{CarrierEnd, StreamFault, Token};
@@ -37,12 +38,21 @@ pub(super) enum News {
     Failed(Token, Option<&'static str>),
     /// A stream of this carrier was refused or reset for a fault of the peer.
     Faulty(Token, u32, StreamFault),
+    /// The peer got this answer: to a stream of which the loop knows, or to one of this carrier.
+    Answered(Token, Box<Refusal>),
     /// A buffer comes back.
     Sent(Token, Buf),
     /// The peer's end, of a stream whose answer is whole.
     Ended(Token),
     /// This carrier has its first stream now, or none any more.
     Carries(Token, bool),
+}
+
+/// An answer in place of the loop's, and what is known of its request.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) head: Option<Box<RequestHead>>,
 }
 
 /// The state of a carrier.
@@ -189,6 +199,7 @@ fn take_event(
                     news.extend([News::Accepted(outer), News::Input(outer)]);
                 }
                 Err(status) => {
+                    news.push_back(News::Answered(token, Box::new(Refusal { status, head: Some(head) })));
                     carrier.conn.respond(stream, status, &HeaderMap::new(), true, &mut carrier.out);
                     if !end {
                         carrier.conn.reset(stream, Code::NO_ERROR, &mut carrier.out);
@@ -222,7 +233,13 @@ fn take_event(
                 news.push_back(News::Input(outer));
             }
         }
-        Event::Refused { stream, why } => news.push_back(News::Faulty(token, stream, why)),
+        Event::Refused { stream, why } => {
+            news.push_back(News::Faulty(token, stream, why));
+            if why == StreamFault::Head {
+                let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                news.push_back(News::Answered(token, Box::new(Refusal { status, head: None })));
+            }
+        }
         Event::Reset { stream, code, why } => {
             match why {
                 Some(fault) => news.push_back(News::Faulty(token, stream, fault)),
@@ -284,8 +301,12 @@ pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut V
         let Carrier { conn, out, .. } = &mut *carrier;
         let output = stream.answer(buf.filled(), conn, most, out);
         let buf = cleared(buf);
-        if output == Output::Reset {
-            news.push_back(News::Failed(token, None));
+        match output {
+            Output::Taken => {}
+            Output::Replaced(status) => {
+                news.push_back(News::Answered(token, Box::new(Refusal { status, head: None })));
+            }
+            Output::Reset => news.push_back(News::Failed(token, None)),
         }
         if stream.unsent() > 0 {
             stream.keep(buf);
@@ -308,8 +329,8 @@ pub(super) fn shut(table: &mut Connections, token: Token, news: &mut VecDeque<Ne
         match stream.shut(conn, most, out) {
             Output::Reset => news.push_back(News::Failed(token, None)),
             // A peer that has its answer ends nothing: the loop waits for that no longer.
-            Output::Taken if stream.body != Body::Tunnel => news.push_back(News::Ended(token)),
-            Output::Taken => {}
+            _ if stream.body != Body::Tunnel || stream.is_answered() => news.push_back(News::Ended(token)),
+            _ => {}
         }
     }
     table.put_carrier(of, inner, carrier);

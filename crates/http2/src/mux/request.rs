@@ -53,7 +53,8 @@ pub(super) fn write(head: &RequestHead, end: bool, out: &mut Buf) -> Result<Body
         }
     }
     let body = if is_websocket {
-        out.put(b"connection: upgrade\r\nupgrade: websocket\r\n");
+        // The stream ends with an answer that opens no WebSocket.
+        out.put(b"connection: close, upgrade\r\nupgrade: websocket\r\n");
         out.put(KEY);
         Body::Tunnel
     } else {

@@ -1,11 +1,12 @@
 //! The sink of the driver behind: its tokens become ours, and news of streams follow each event.
 
-use super::carrier::{self, News};
+use super::carrier::{self, News, Refusal};
 use super::front::{Front, State};
 use super::table::Entry;
+use http::header::USER_AGENT;
 use std::io;
 use tautline_buf::Buf;
-use tautline_io::{Driver, End, Listener, Received, Sink, Token};
+use tautline_io::{Answered, Driver, End, Listener, Received, Sink, Token};
 
 /// Bytes that wait for a peer that reads nothing, above which no more is read of it.
 const PAUSE_ABOVE: usize = 64 << 10;
@@ -131,6 +132,7 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
                 sink.ended(front, token, why.map_or_else(broken, End::Faulty));
             }
         }
+        News::Answered(token, refusal) => answered(front, sink, token, &refusal),
         News::Faulty(token, stream, fault) => sink.stream_failed(front, token, stream, fault),
         News::Sent(token, buf) if front.state.table.stream(token).is_some() => sink.sent(front, token, buf),
         News::Ended(token) => {
@@ -143,6 +145,19 @@ fn tell(front: &mut Front<'_>, sink: &mut dyn Sink, news: News) {
         News::Carries(token, some) => sink.carries(front, token, some),
         News::Accepted(_) | News::Sent(..) => {}
     }
+}
+
+/// Tells a loop of an answer that is not its own.
+fn answered(front: &mut Front<'_>, sink: &mut dyn Sink, token: Token, refusal: &Refusal) {
+    let request = refusal.head.as_ref().map(|head| &head.request);
+    let answered = Answered {
+        status: refusal.status.as_u16(),
+        method: request.map(|request| request.method().as_str()),
+        // That of a plain CONNECT names a host instead.
+        path: request.and_then(|request| Some(request.uri().path_and_query()?.path())),
+        user_agent: request.and_then(|request| request.headers().get(USER_AGENT)?.to_str().ok()),
+    };
+    sink.answered(front, token, &answered);
 }
 
 /// Gives a loop the bytes of a stream.

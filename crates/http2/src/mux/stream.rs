@@ -48,6 +48,8 @@ pub(super) struct Stream {
 pub(super) enum Output {
     /// All of it is with the carrier, or it waits for a window.
     Taken,
+    /// All of it is done with: the peer has this status instead.
+    Replaced(StatusCode),
     /// The loop's answer cannot be sent: the stream was reset.
     Reset,
 }
@@ -86,13 +88,15 @@ impl Stream {
 
     /// Takes bytes of the loop's answer.
     pub(super) fn answer(&mut self, bytes: &[u8], conn: &mut Connection, most: usize, out: &mut Buf) -> Output {
-        let mut rest = bytes;
+        let (mut rest, mut output) = (bytes, Output::Taken);
         loop {
             match self.answer.read(&mut rest, self.has_body) {
                 Step::Head(head) if self.refuses_tunnel(head.status) => {
                     // Any success would open the WebSocket, and the page would be read as its frames.
-                    conn.respond(self.id, StatusCode::NOT_IMPLEMENTED, &HeaderMap::new(), true, out);
+                    let status = StatusCode::NOT_IMPLEMENTED;
+                    conn.respond(self.id, status, &HeaderMap::new(), true, out);
                     (self.answer, self.has_ended) = (Answer::Whole, true);
+                    output = Output::Replaced(status);
                 }
                 Step::Head(head) => {
                     let status = match head.status {
@@ -117,7 +121,12 @@ impl Stream {
         }
         self.ends |= matches!(self.answer, Answer::Whole) && !self.has_ended;
         self.go_on(conn, most, out);
-        Output::Taken
+        output
+    }
+
+    /// Whether the loop's answer is whole, and opened no WebSocket.
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self.answer, Answer::Whole)
     }
 
     /// Whether the loop answers a request for a WebSocket as if it were one for a page.

@@ -102,3 +102,26 @@ fn websockets_that_do_not_close_within_a_drain_end_for_that() {
     lines.expect("GET /chat 101 stopped", 2);
     drop(plain);
 }
+
+/// Also those that HTTP/2 itself refuses, before they are connections to the handler.
+#[test]
+fn refused_requests_are_entries() {
+    let mut config = Config::default();
+    let lines = Lines::of(&mut config);
+    let (handle, authority) = serve(config.clone());
+    let mut client = Client::new(&handle.addresses()[0], &authority);
+    let foreign = client.connect("/tunnel?secret", "connect-udp");
+    assert_eq!(client.opened(foreign), 501);
+    lines.expect("CONNECT /tunnel 501", 1);
+    // The handler answers with a page.
+    let page = client.websocket("/elsewhere");
+    assert_eq!(client.opened(page), 501);
+    lines.expect("GET /elsewhere 501", 1);
+    let mut limits = http2::Limits::default();
+    limits.field_count = 3;
+    let (handle, authority) = serve_within(config, limits);
+    let mut client = Client::new(&handle.addresses()[0], &authority);
+    let large = client.get("/");
+    assert_eq!(client.opened(large), 431);
+    lines.expect("- - 431", 1);
+}
