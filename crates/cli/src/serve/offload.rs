@@ -107,6 +107,7 @@ fn lines(counters: &Counters) -> String {
          handshakes on other threads: {done} done, {stalled} of them stalled, {refused} refused\n\
          messages: {messages_in} in, {messages_out} out, {dropped} dropped; {bytes_in} bytes in, {bytes_out} out\n"
     );
+    lines += &http2(counters);
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     lines += &format!(
         "memory: {:.1} MiB (connections {:.1}, handshakes {:.1}, partial messages {:.1}, sending {:.1}, queues {:.1}, \
@@ -135,6 +136,22 @@ fn lines(counters: &Counters) -> String {
         lines += &format!("records on other threads: asked {asked} times, helped {helped} times, late {late} times\n");
     }
     lines
+}
+
+/// A line about HTTP/2; empty if no client has spoken it.
+fn http2(counters: &Counters) -> String {
+    let Counters { carriers, carrying, carried, carriers_failed: failed, .. } = counters;
+    let refused = counters.streams_refused
+        + counters.stream_windows_exceeded
+        + counters.stream_heads_too_big
+        + counters.streams_faulty;
+    if *carriers == 0 {
+        return String::new();
+    }
+    format!(
+        "http/2: {carriers} connections, {carrying} of them present, {failed} ended for a fault; {carried} streams present, \
+         {refused} refused or reset for a fault\n"
+    )
 }
 
 /// A line about the limits that peers met; empty if they met none.
@@ -192,6 +209,17 @@ mod tests {
         counters.merge(&others);
         let expected = "14 done, 4 of them stalled, 6 refused|records on other threads: asked 5 times, helped 4 times, late 1 times\n";
         assert!(expected.split('|').all(|part| lines(&counters).contains(part)), "{}", lines(&counters));
+    }
+
+    #[test]
+    fn http2_is_reported_once_a_client_speaks_it() {
+        let mut counters = Counters::default();
+        assert!(!lines(&counters).contains("http/2"));
+        (counters.carriers, counters.carrying, counters.carried, counters.carriers_failed) = (5, 2, 30, 1);
+        (counters.streams_refused, counters.streams_faulty) = (3, 4);
+        let expected = "\nhttp/2: 5 connections, 2 of them present, 1 ended for a fault; 30 streams present, \
+                        7 refused or reset for a fault\n";
+        assert!(lines(&counters).contains(expected), "{}", lines(&counters));
     }
 
     #[test]

@@ -35,10 +35,8 @@ mod with {
     #[cfg(feature = "proxy")]
     use crate::upgrade::{news, signal, successor};
     use serde_json::Value;
-    #[cfg(feature = "proxy")]
     use std::io::{BufRead as _, BufReader, Write as _};
-    #[cfg(feature = "proxy")]
-    use std::process::Stdio;
+    use std::process::{Child, ChildStdin, Stdio};
 
     #[test]
     fn a_websocket_is_a_stream_of_a_client() {
@@ -86,6 +84,31 @@ mod with {
         assert!(found["pong_ms"].as_f64().is_some() && found["error"].is_null(), "{found}");
         let found = look(&[]);
         assert_eq!((&found["offered"], &found["websockets"]), (&false.into(), &Value::Null), "{found}");
+    }
+
+    /// A client with an open WebSocket, and its input.
+    fn connected(home: &Home, url: &str) -> (Child, ChildStdin) {
+        let mut client = home.taut(&["connect", "--http2", "--wait", "60", url]);
+        let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = client.spawn().unwrap();
+        let (mut input, mut line) = (client.stdin.take().unwrap(), String::new());
+        let mut output = BufReader::new(client.stdout.take().unwrap());
+        input.write_all(b"hello\n").unwrap();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "hello\n");
+        (client, input)
+    }
+
+    #[test]
+    fn the_counters_of_a_server_have_connections_and_streams() {
+        let home = Home::new();
+        let server = home.serve(&["--http2"]);
+        let (mut client, input) = connected(&home, &server.url);
+        let said = server.stop();
+        let counted = "http/2: 1 connections, 1 of them present, 0 ended for a fault; 1 streams present, 0 refused";
+        assert!(said.err.contains(counted), "{}", said.err);
+        drop(input);
+        client.wait().unwrap();
     }
 
     /// Pairs move with HTTP/1.1. Over HTTP/2 they stay, and end within the drain.

@@ -141,7 +141,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     link
                 });
                 match opened {
-                    Some(link) => self.put_link(link),
+                    Some(link) => {
+                        self.core.shared.counters.carried.add(u64::from(by.is_some()));
+                        self.put_link(link);
+                    }
                     None => {
                         self.core.admission.leave_place(token);
                         driver.close(token, true);

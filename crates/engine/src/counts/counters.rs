@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Declares the counters once: their present values, and the cells that the loop adds to.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Totals of a shard since it began. `connections`, `handshaking`, `http`, `open` and the memory are the present numbers.
+        /// Totals of a shard since it began. `connections`, `handshaking`, `http`, `open`, `carrying`, `carried` and the
+        /// memory are the present numbers.
         ///
         /// ```
         /// # mod tautline { pub use tautline_engine::Counters; }
@@ -92,6 +93,10 @@ counters! {
     http,
     /// Present open WebSocket connections.
     open,
+    /// Present connections that carry others, or can: those with HTTP/2.
+    carrying,
+    /// Present connections that others carry, in any state: streams of HTTP/2.
+    carried,
     /// WebSocket connections opened.
     opened,
     /// Opened connections whose TLS session was resumed.
@@ -221,7 +226,7 @@ impl Counters {
 
 /// Whether a counter is a total, and not a present number.
 fn only_grows(name: &str) -> bool {
-    let is_present = matches!(name, "connections" | "handshaking" | "http" | "open");
+    let is_present = matches!(name, "connections" | "handshaking" | "http" | "open" | "carrying" | "carried");
     !is_present && (name == "memory_closed" || !name.starts_with("memory_"))
 }
 

@@ -92,6 +92,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 let before = std::mem::replace(&mut link.phase, phase);
                 self.admission.end_handshake(link, &before, &self.shared);
                 self.shared.counters.carriers.add(1);
+                self.shared.counters.carrying.add(1);
                 self.admission.begin_carrier(link, self.shared.now);
                 self.schedule(link);
                 driver.opened(link.token, &mut []);

@@ -239,6 +239,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports the end of a raw connection.
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
         if raw.carrier.is_some() {
+            self.shared.counters.carrying.sub(1);
             self.carrier_ends.add(link.token, cause);
             return self.admission.leave_crowd(link);
         }

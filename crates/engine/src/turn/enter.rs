@@ -98,6 +98,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.admission.end_handshake(link, &before, &self.shared);
             }
             self.shared.counters.open.sub(u64::from(before.is_open()));
+            self.shared.counters.carrying.sub(u64::from(before.carries()));
         }
     }
 }

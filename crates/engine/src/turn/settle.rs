@@ -175,6 +175,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     pub(crate) fn release(&mut self, driver: &mut dyn Driver, link: Box<Link<E::Session, H::State>>, reset: bool) {
         self.access.end_access(&link, &self.shared);
+        self.shared.counters.carried.sub(u64::from(driver.carrier(link.token).is_some()));
         driver.close(link.token, reset || link.wire.is_in_flight());
         self.drop_link(link);
     }

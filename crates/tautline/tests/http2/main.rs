@@ -10,7 +10,7 @@ mod others;
 mod slow;
 
 use client::{Client, Plain, Raw};
-use common::logs;
+use common::{eventually, logs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tautline::http::{Response, StatusCode};
@@ -141,6 +141,23 @@ fn a_listener_serves_both_versions() {
     plain.echo();
     let counters = handle.shards()[0].counters();
     assert_eq!((counters.open, counters.carriers), (2, 1));
+}
+
+#[test]
+fn connections_and_streams_are_counted_while_they_are_there() {
+    let (handle, mut client) = started();
+    let present = || {
+        let counters = handle.shards()[0].counters();
+        (counters.carrying, counters.carried)
+    };
+    let sockets: Vec<u32> = (0..3).map(|_| client.websocket("/chat")).collect();
+    sockets.iter().for_each(|socket| assert_eq!(client.opened(*socket), 200));
+    assert_eq!(present(), (1, 3));
+    client.reset(sockets[0]);
+    eventually("a stream has ended", || present() == (1, 2));
+    drop(client);
+    eventually("all have ended", || present() == (0, 0));
+    assert_eq!(handle.shards()[0].counters().connections, 0);
 }
 
 #[test]
