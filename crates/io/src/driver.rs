@@ -466,6 +466,12 @@ pub trait Driver {
         None
     }
 
+    /// The connections that this one carries.
+    fn carried_by(&self, token: Token) -> Vec<Token> {
+        let _ = token;
+        Vec::new()
+    }
+
     /// Waits for events at most `timeout` (for ever if it is `None`) and delivers them to `sink`.
     ///
     /// One connection gets one bounded [`Sink::received`] a turn, so that a flooding peer cannot starve the others.

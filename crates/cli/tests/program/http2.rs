@@ -32,6 +32,7 @@ mod with {
     use super::Home;
     #[cfg(feature = "proxy")]
     use crate::Finished;
+    use crate::admin::exchange;
     #[cfg(feature = "proxy")]
     use crate::upgrade::{news, signal, successor};
     use serde_json::Value;
@@ -108,6 +109,23 @@ mod with {
         let counted = "http/2: 1 connections, 1 of them present, 0 ended for a fault; 1 streams present, 0 refused";
         assert!(said.err.contains(counted), "{}", said.err);
         drop(input);
+        client.wait().unwrap();
+    }
+
+    #[test]
+    fn the_list_of_connections_shows_which_one_a_stream_belongs_to() {
+        let home = Home::new();
+        let admin = home.0.join("admin.sock");
+        let server = home.serve(&["--http2", "--admin", &format!("unix:{}", admin.display())]);
+        let (mut client, _input) = connected(&home, &server.url);
+        let listed: Value = serde_json::from_str(&exchange(&admin, "GET /connections?order=id", "").1).unwrap();
+        let listed = listed["connections"].as_array().unwrap();
+        let (streams, carriers): (Vec<_>, Vec<_>) = listed.iter().partition(|one| one["streams"].is_null());
+        let ([stream], [carrier]) = (&streams[..], &carriers[..]) else { panic!("{listed:?}") };
+        assert_eq!((&stream["carrier"], &carrier["carrier"]), (&carrier["id"], &Value::Null), "{listed:?}");
+        assert_eq!(carrier["streams"], Value::from(vec![stream["id"].clone()]), "{listed:?}");
+        assert_eq!(stream["state"], "open");
+        client.kill().unwrap();
         client.wait().unwrap();
     }
 

@@ -7,18 +7,17 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::{Held, Kept};
 use crate::memory::weight::{Listing, Weight};
-use crate::turn::reactor::Reactor;
+use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use crate::turn::slot::Slot;
 use std::time::Duration;
-use tautline_io::Token;
+use tautline_io::{Driver, Token};
 use tautline_tls::{Engine, Session};
 
-impl<E: Engine, H: Handler> Reactor<E, H> {
-    /// The connections that are asked for.
-    pub(crate) fn list(&self, listing: Listing) -> Vec<Weight> {
-        Scales { slots: &self.core.slots, shared: &self.core.shared, access: &self.core.access }.list(listing)
-    }
+/// The connections of a loop that are asked for.
+pub(crate) fn list<E: Engine, H: Handler>(core: &Core<E, H>, driver: &dyn Driver, listing: Listing) -> Vec<Weight> {
+    let Core { slots, shared, access, .. } = core;
+    Scales { slots, shared, access, driver }.list(listing)
 }
 
 /// All that the weight of a connection is read from.
@@ -26,6 +25,7 @@ struct Scales<'r, S, T> {
     slots: &'r [Slot<S, T>],
     shared: &'r Shared,
     access: &'r Accessing,
+    driver: &'r dyn Driver,
 }
 
 impl<S: Session, T> Scales<'_, S, T> {
@@ -76,11 +76,15 @@ impl<S: Session, T> Scales<'_, S, T> {
     fn weigh(&self, link: &Link<S, T>, held: Held, kept: Kept) -> Weight {
         let record = self.access.table.as_ref().and_then(|table| table.get(link.token));
         let asked = record.and_then(|record| Some((record, record.asked.as_ref()?)));
+        let id = |token| ConnId { shard: self.shared.shard, token };
+        let streams = || self.driver.carried_by(link.token).into_iter().map(id).collect();
         Weight {
-            conn: ConnId { shard: self.shared.shard, token: link.token },
+            conn: id(link.token),
             peer: link.info.peer.clone(),
             direct: direct_of(link).cloned(),
             state: state(&link.phase),
+            carrier: self.driver.carrier(link.token).map(id),
+            streams: link.phase.carries().then(streams),
             path: asked.map(|(_, asked)| asked.path.clone()),
             user_agent: asked.and_then(|(_, asked)| asked.user_agent.clone()),
             since_request: asked.map(|(record, _)| Duration::from_millis(self.shared.now.saturating_sub(record.began))),

@@ -43,8 +43,12 @@ pub struct Weight {
     pub peer: Address,
     /// The peer of the socket, if it is a proxy that named the client.
     pub direct: Option<Address>,
-    /// `handshake`, `http`, `open` or `closing`.
+    /// `handshake`, `http`, `open`, `closing` or `raw`.
     pub state: &'static str,
+    /// The connection that carries it, if it is a stream of HTTP/2.
+    pub carrier: Option<ConnId>,
+    /// The streams that it carries, if it is a connection with HTTP/2.
+    pub streams: Option<Vec<ConnId>>,
     /// The path of its request without the query. This and the next three need [`Config::access_log`](crate::Config::access_log).
     pub path: Option<Box<str>>,
     /// The value of the header `User-Agent` of its request.

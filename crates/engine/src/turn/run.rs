@@ -3,6 +3,7 @@
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Awaits;
+use crate::memory::weighing;
 use crate::offload::{Done, Handshakes};
 use crate::threads::command::Command;
 use crate::topics::topic::Scope;
@@ -85,7 +86,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 drop(reply.try_send(dial.map_or_else(|| self.core.stages(), of)));
             }
             Command::Subscribers { topic, reply } => drop(reply.try_send(self.core.shared.topics.count(&topic))),
-            Command::List(listing, reply) => drop(reply.try_send(self.list(listing))),
+            Command::List(listing, reply) => drop(reply.try_send(weighing::list(&self.core, driver, listing))),
             Command::Beat(reply) => drop(reply.try_send(())),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }

@@ -146,6 +146,13 @@ impl Driver for Multiplexer {
         }
     }
 
+    fn carried_by(&self, token: Token) -> Vec<Token> {
+        match self.state.table.get(token) {
+            Some(Entry::Carrier(_, carrier)) => carrier.streams.iter().map(|(_, stream)| *stream).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         sink::begin_turn(&mut self.state);
         // Output of calls between two turns, and of carriers that rested.

@@ -344,6 +344,13 @@ impl Driver for Front<'_> {
         }
     }
 
+    fn carried_by(&self, token: Token) -> Vec<Token> {
+        match self.state.table.get(token) {
+            Some(Entry::Carrier(_, carrier)) => carrier.streams.iter().map(|(_, stream)| *stream).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The loop turns the driver that owns this one.
     fn turn(&mut self, _: Option<Duration>, _: &mut dyn Sink) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

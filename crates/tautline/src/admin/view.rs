@@ -152,6 +152,8 @@ pub(super) fn connection(weight: &Weight) -> Value {
         "peer": peer.to_string(),
         "direct": weight.direct.as_ref().map(ToString::to_string),
         "state": state,
+        "carrier": weight.carrier.map(|carrier| carrier.to_string()),
+        "streams": weight.streams.as_ref().map(|streams| streams.iter().map(ToString::to_string).collect::<Vec<_>>()),
         "path": weight.path,
         "user_agent": weight.user_agent,
         "age_s": weight.since_request.map(|age| age.as_secs()),
