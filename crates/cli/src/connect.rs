@@ -18,13 +18,14 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, DialTimes, Handler, Message, Opening,
     Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
 };
-use tautline_lab::loops;
+use tautline_lab::{CarrierTls, loops};
 use tautline_probe::amount;
 use tautline_probe::{certificates, duration};
 
@@ -115,6 +116,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let mut server = arguments.target.server(None)?;
     server.target.reconnect = arguments.reconnect.then(Reconnect::default);
     server.http2 = arguments.http2.then_some(1);
+    let carrier_tls = arguments.http2.then(CarrierTls::default);
+    server.carrier_tls.clone_from(&carrier_tls);
     let (target, driver, engine) = server.composed(&server.target, &server.tls)?;
     let mut config = Config::untrusted_internet();
     config.limits.max_message = arguments.max_message;
@@ -134,6 +137,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
         pings: 0,
         began: Instant::now(),
         opened: None,
+        carrier_tls,
     };
     let client = Client::new(Tls { engine, config: server.tls }).driver(driver);
     let client = client.target(target).config(config);
@@ -377,6 +381,8 @@ struct Printer {
     began: Instant,
     /// Time of the upgrade, until the first message has told how long it took.
     opened: Option<Instant>,
+    /// TLS of the connection that carries the WebSocket over HTTP/2.
+    carrier_tls: Option<CarrierTls>,
 }
 
 impl Printer {
@@ -432,10 +438,12 @@ impl Handler for Printer {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
-        self.print_json(open_event(conn.peer(), opening));
+        let carrier = self.carrier_tls.as_ref().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let tls = carrier.as_ref().unwrap_or(opening.tls);
+        self.print_json(open_event(conn.peer(), opening, tls));
         if self.verbose {
             self.opened = Some(Instant::now());
-            output::report(Level::Info, describe(conn.peer(), opening));
+            output::report(Level::Info, describe(conn.peer(), opening, tls));
         } else if std::io::stdin().is_terminal() {
             output::note(format_args!("connected to {}", conn.peer()));
         }
@@ -507,11 +515,11 @@ impl Handler for Printer {
 }
 
 /// The negotiated values of all layers, one per line.
-fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
+fn describe(peer: &tautline::Address, opening: &Opening<'_>, tls: &TlsInfo) -> String {
     let mut lines = vec![format!("peer         {peer}")];
-    let TlsInfo { version, aead, alpn, resumed, peer_certificates, .. } = opening.tls;
+    let TlsInfo { version, aead, alpn, resumed, peer_certificates, .. } = tls;
     if version.is_some() {
-        lines.push(format!("TLS          {}", opening.tls));
+        lines.push(format!("TLS          {tls}"));
         if !aead.is_empty() {
             lines.push(format!("AEAD         {aead}"));
         }
@@ -553,8 +561,8 @@ fn millis(time: Duration) -> String {
 }
 
 /// The negotiated values of all layers, for programs.
-fn open_event(peer: &tautline::Address, opening: &Opening<'_>) -> Value {
-    let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
+fn open_event(peer: &tautline::Address, opening: &Opening<'_>, tls: &TlsInfo) -> Value {
+    let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = tls;
     let tls = json!({
         "version": version.map(|version| version.to_string()),
         "suite": suite.map(|suite| suite.to_string()),
@@ -599,7 +607,7 @@ mod tests {
         let tls = TlsInfo::default();
         let mut opening = Opening::new(&tls);
         opening.subprotocol = Some("chat");
-        let text = describe(&"127.0.0.1:1".parse().unwrap(), &opening);
+        let text = describe(&"127.0.0.1:1".parse().unwrap(), &opening, &tls);
         assert_eq!(text, "* peer         127.0.0.1:1\n* subprotocol  chat\n* compression  none\n");
     }
 

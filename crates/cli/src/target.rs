@@ -99,7 +99,7 @@ impl TargetArguments {
             Some(_) => self.transport.proxy.clone(),
             None => self.transport.proxy(&target)?,
         };
-        Ok(Server { target, tls, engine: self.transport.tls, driver, pid, http2: None })
+        Ok(Server { target, tls, engine: self.transport.tls, driver, pid, http2: None, carrier_tls: None })
     }
 }
 

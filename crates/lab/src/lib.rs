@@ -8,6 +8,7 @@
 
 pub mod app;
 mod by_report;
+mod carrier_tls;
 mod case;
 mod compare;
 mod driver_kind;
@@ -32,6 +33,7 @@ pub mod suites;
 pub mod table;
 
 pub use by_report::ByReport;
+pub use carrier_tls::CarrierTls;
 pub use case::{Case, Protocol};
 pub use compare::{Comparison, compare};
 pub use driver_kind::DriverKind;

@@ -51,6 +51,25 @@ mod with {
         assert!(said.err.contains("did not choose h2 by ALPN"), "{said:?}");
     }
 
+    /// The values of TLS are those of the connection that carries the stream.
+    #[test]
+    fn a_client_shows_its_tls() {
+        let home = Home::new();
+        let server = home.serve(&["--http2"]);
+        let show = |how: &str| home.run(&["connect", "--http2", how, "--wait", "2", "--message", "x", &server.url]);
+        let said = show("-v");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        for line in ["* TLS          TLSv1.3, TLS_", "* ALPN         h2", "* session      new", "* certificate  "] {
+            assert!(said.err.contains(line), "{line:?}: {}", said.err);
+        }
+        let said = show("--json");
+        let opened: Value = serde_json::from_str(said.out.lines().next().unwrap()).unwrap();
+        let tls = &opened["tls"];
+        assert_eq!((&opened["event"], &tls["version"]), (&"open".into(), &"TLSv1.3".into()), "{opened}");
+        assert_eq!((&tls["alpn"], &tls["resumed"]), (&"h2".into(), &false.into()), "{opened}");
+        assert!(tls["suite"].as_str().unwrap().starts_with("TLS_"), "{opened}");
+    }
+
     #[test]
     fn a_load_has_several_streams_on_a_connection() {
         let home = Home::new();

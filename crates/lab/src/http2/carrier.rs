@@ -2,7 +2,9 @@
 
 use super::lane::Lane;
 use super::lanes::Lanes;
+use crate::carrier_tls::CarrierTls;
 use std::collections::{HashMap, VecDeque};
+use std::sync::PoisonError;
 use std::time::Duration;
 use tautline::Address;
 use tautline::http2::{Code, Connection, Event, Limits, Role};
@@ -32,6 +34,8 @@ pub(super) struct Carrier {
     pub(super) inner: Token,
     pub(super) address: Address,
     session: Box<dyn Session>,
+    /// Takes what the session has negotiated.
+    info: Option<CarrierTls>,
     phase: Phase,
     /// Bytes of a record that is not whole.
     wire: Buf,
@@ -63,7 +67,7 @@ enum Phase {
 pub(super) type Ended = String;
 
 impl Carrier {
-    pub(super) fn new(inner: Token, address: Address, session: Box<dyn Session>) -> Self {
+    pub(super) fn new(inner: Token, address: Address, (session, info): (Box<dyn Session>, Option<CarrierTls>)) -> Self {
         // The server is the one that is measured: its limits count, and ours bound nothing but memory.
         let mut limits = Limits::default();
         (limits.stream_window, limits.connection_window) = (1 << 20, 64 << 20);
@@ -72,6 +76,7 @@ impl Carrier {
             inner,
             address,
             session,
+            info,
             phase: Phase::Tls,
             wire: Buf::new(),
             conn: Connection::new(Role::Client, limits),
@@ -150,6 +155,9 @@ impl Carrier {
                 return Err("the server does not take HTTP/2: it did not choose h2 by ALPN".to_owned());
             }
             log::info!("HTTP/2 with {}: {info}", self.address);
+            if let Some(taken) = &self.info {
+                *taken.lock().unwrap_or_else(PoisonError::into_inner) = info;
+            }
             self.conn.start(&mut self.out);
             self.phase = Phase::Settings;
         }

@@ -87,7 +87,7 @@ impl State {
     fn begin(&mut self, address: &Address, connect: impl FnOnce() -> io::Result<Token>) -> io::Result<usize> {
         let session = (self.plan.session)().map_err(|error| io::Error::other(error.to_string()))?;
         let inner = connect()?;
-        let carrier = Some(Box::new(Carrier::new(inner, address.clone(), session)));
+        let carrier = Some(Box::new(Carrier::new(inner, address.clone(), (session, self.plan.info.clone()))));
         let place = self.free.pop().unwrap_or_else(|| {
             self.carriers.push(None);
             self.carriers.len() - 1

@@ -2,6 +2,7 @@ use super::carrier::ALPN;
 use super::dialer::Dialer;
 use super::plan::{MakeSession, Plan};
 use crate::Error;
+use crate::carrier_tls::CarrierTls;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use tautline::{ClientConfig, DriverConfig, EngineChoice as _, EngineKind, Target
 /// Has connections to `target` be streams of HTTP/2 connections, `streams` on each.
 ///
 /// Returns the target without TLS and the driver for the loop, whose TLS engine is [plain](TlsEngine::Plain). `driver` has the
-/// sockets. The driver that is returned has the TLS of `engine`.
+/// sockets. The driver that is returned has the TLS of `engine`, and stores what that has negotiated.
 ///
 /// # Errors
 /// The target has no TLS or a proxy, the engine has no ALPN, or its configuration cannot be used.
 pub fn over_http2(
     target: &Target,
-    (engine, config): (TlsEngine, &ClientConfig),
+    (engine, config, info): (TlsEngine, &ClientConfig, Option<CarrierTls>),
     driver: DriverConfig,
     streams: usize,
 ) -> Result<(Target, DriverConfig), Error> {
@@ -34,7 +35,7 @@ pub fn over_http2(
     let mut plain = target.clone();
     plain.host_header.get_or_insert_with(|| host_header(target));
     plain.uri = without_tls(target)?;
-    let plan = Plan { session, streams };
+    let plan = Plan { session, streams, info };
     Ok((plain, DriverConfig::External(Arc::new(Dialing { driver, plan }))))
 }
 
@@ -116,13 +117,13 @@ mod tests {
             ("wss://[::1]/", "ws://[::1]:443/", "[::1]"),
         ] {
             let target = Target::new(uri).unwrap();
-            let tls = (TlsEngine::Fused, &ClientConfig::default());
+            let tls = (TlsEngine::Fused, &ClientConfig::default(), None);
             let (plain, _) = over_http2(&target, tls, DriverConfig::default(), 1).unwrap();
             assert_eq!((plain.uri.to_string().as_str(), plain.host_header.as_deref()), (expected, Some(host)));
             assert_eq!((plain.port(), plain.is_secure()), (target.port(), false));
         }
         let target = Target::new("ws://example.org/").unwrap();
-        let tls = (TlsEngine::Fused, &ClientConfig::default());
+        let tls = (TlsEngine::Fused, &ClientConfig::default(), None);
         assert!(over_http2(&target, tls, DriverConfig::default(), 1).is_err());
     }
 }

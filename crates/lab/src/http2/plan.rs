@@ -1,3 +1,4 @@
+use crate::carrier_tls::CarrierTls;
 use std::sync::Arc;
 use tautline::layers::tls::{Error, Session};
 
@@ -10,4 +11,6 @@ pub(super) struct Plan {
     pub(super) session: MakeSession,
     /// Lanes on each carrier.
     pub(super) streams: usize,
+    /// Takes what each session has negotiated.
+    pub(super) info: Option<CarrierTls>,
 }

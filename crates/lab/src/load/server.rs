@@ -1,4 +1,5 @@
 use crate::Error;
+use crate::carrier_tls::CarrierTls;
 use crate::loops::App;
 use std::io;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Server {
     pub pid: Option<u32>,
     /// HTTP/2: connections of the load on each connection of TCP, as streams.
     pub http2: Option<usize>,
+    /// Takes the TLS of the last connection with HTTP/2.
+    pub carrier_tls: Option<CarrierTls>,
 }
 
 impl Server {
@@ -37,7 +40,7 @@ impl Server {
     pub fn new(uri: &str) -> Result<Self, Error> {
         let target = Target::new(uri).map_err(|error| Error::Usage(error.to_string()))?;
         let (tls, driver) = (ClientConfig::default(), DriverConfig::default());
-        Ok(Self { target, tls, engine: TlsEngine::default(), driver, pid: None, http2: None })
+        Ok(Self { target, tls, engine: TlsEngine::default(), driver, pid: None, http2: None, carrier_tls: None })
     }
 
     /// The TLS engine for the scheme of the target.
@@ -74,7 +77,8 @@ impl Server {
     pub fn composed(&self, target: &Target, tls: &ClientConfig) -> Result<(Target, DriverConfig, TlsEngine), Error> {
         #[cfg(feature = "http2")]
         if let Some(streams) = self.http2 {
-            let (target, driver) = crate::over_http2(target, (self.engine, tls), self.driver.clone(), streams)?;
+            let (driver, info) = (self.driver.clone(), self.carrier_tls.clone());
+            let (target, driver) = crate::over_http2(target, (self.engine, tls, info), driver, streams)?;
             return Ok((target, driver, TlsEngine::Plain));
         }
         #[cfg(not(feature = "http2"))]
