@@ -52,10 +52,11 @@ fn loops(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {
 }
 
 fn connections(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error> {
-    let Counters { connections, handshaking, http, open, .. } = *counters;
+    let Counters { connections, handshaking, http, open, carrying, .. } = *counters;
     // The counters are not all of one instant.
-    let closing = connections.saturating_sub(handshaking + http + open);
-    let states = [("handshake", handshaking), ("http", http), ("open", open), ("closing", closing)];
+    let closing = connections.saturating_sub(handshaking + http + open + carrying);
+    let states =
+        [("handshake", handshaking), ("http", http), ("open", open), ("carrier", carrying), ("closing", closing)];
     families.gauges("connections", "Present connections by state", None, "state", states)?;
     families.counter("connections_accepted", "Connections accepted", counters.accepted)?;
     let help = "Connections with HTTP/2; each of their streams counts as a connection accepted, too";

@@ -143,7 +143,12 @@ mod with {
         let ([stream], [carrier]) = (&streams[..], &carriers[..]) else { panic!("{listed:?}") };
         assert_eq!((&stream["carrier"], &carrier["carrier"]), (&carrier["id"], &Value::Null), "{listed:?}");
         assert_eq!(carrier["streams"], Value::from(vec![stream["id"].clone()]), "{listed:?}");
-        assert_eq!(stream["state"], "open");
+        assert_eq!((&stream["state"], &carrier["state"]), (&"open".into(), &"carrier".into()), "{listed:?}");
+        let metrics = exchange(&admin, "GET /metrics", "").1;
+        for (state, count) in [("open", 1), ("carrier", 1), ("closing", 0)] {
+            let line = format!("tautline_connections{{state=\"{state}\"}} {count}\n");
+            assert!(metrics.contains(&line), "{line:?}: {metrics}");
+        }
         client.kill().unwrap();
         client.wait().unwrap();
     }

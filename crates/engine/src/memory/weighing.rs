@@ -104,6 +104,7 @@ impl<S: Session, T> Scales<'_, S, T> {
 const fn state(phase: &Phase) -> &'static str {
     match phase {
         Phase::Open => "open",
+        phase if phase.carries() => "carrier",
         Phase::Raw(_) => "raw",
         Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => "closing",
         Phase::Proxy(_) | Phase::ProxyHeader | Phase::Tls | Phase::Offloaded(_) | Phase::Answer(_) => "handshake",

@@ -43,7 +43,7 @@ pub struct Weight {
     pub peer: Address,
     /// The peer of the socket, if it is a proxy that named the client.
     pub direct: Option<Address>,
-    /// `handshake`, `http`, `open`, `closing` or `raw`.
+    /// `handshake`, `http`, `open`, `carrier`, `raw` or `closing`.
     pub state: &'static str,
     /// The connection that carries it, if it is a stream of HTTP/2.
     pub carrier: Option<ConnId>,

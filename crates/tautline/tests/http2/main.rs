@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tautline::http::{Response, StatusCode};
 use tautline::{CloseCode, Config, Conn, Content, Handler, Message, Outgoing, Reply, Request, Server, ServerConfig};
-use tautline::{HandOver, RetryAfter, ServerHandle, http2};
+use tautline::{HandOver, Listing, RetryAfter, ServerHandle, http2};
 use tautline_testkit::certificate::{Authority, Leaf};
 
 /// Bytes of a body that no socket holds at once.
@@ -153,6 +153,10 @@ fn connections_and_streams_are_counted_while_they_are_there() {
     let sockets: Vec<u32> = (0..3).map(|_| client.websocket("/chat")).collect();
     sockets.iter().for_each(|socket| assert_eq!(client.opened(*socket), 200));
     assert_eq!(present(), (1, 3));
+    let listed = handle.shards()[0].connections(Listing::Heaviest(10), Duration::from_secs(20)).unwrap();
+    let mut states: Vec<&str> = listed.iter().map(|one| one.state).collect();
+    states.sort_unstable();
+    assert_eq!(states, ["carrier", "open", "open", "open"]);
     client.reset(sockets[0]);
     eventually("a stream has ended", || present() == (1, 2));
     drop(client);
