@@ -20,6 +20,8 @@ mod files;
 mod front;
 mod generations;
 mod http2;
+#[cfg(all(feature = "http2", any(feature = "files", feature = "proxy")))]
+mod http2_streams;
 mod hub;
 mod keeper;
 mod ktls;
