@@ -81,3 +81,53 @@ fn an_upgrade_of_a_proxy_ends_while_streams_are_refused() {
         signal("-TERM", &successor(&line));
     }
 }
+
+/// Resident memory of a process, in bytes.
+#[cfg(feature = "files")]
+fn resident(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// The clients read nothing of what they have asked for.
+#[cfg(feature = "files")]
+#[test]
+fn downloads_that_rest_stay_within_the_budget_and_others_are_served() {
+    const BUDGET: usize = 48 << 20;
+    let home = Home::new();
+    std::fs::create_dir(home.0.join("public")).unwrap();
+    std::fs::File::create(home.0.join("public/large.bin")).unwrap().set_len(1 << 30).unwrap();
+    let budget = BUDGET.to_string();
+    let server = home.serve(&["--http2", "--files", "public", "--memory-budget", &budget]);
+    // The first download has the server take memory that it keeps.
+    let mut warm = client(server.port());
+    let stream = warm.get("/large.bin");
+    assert_eq!(warm.opened(stream), 200);
+    drop(warm);
+    let before = resident(&server.worker());
+    let (mut most, mut resting) = (0, Vec::new());
+    for _ in 0..15 {
+        let port = server.port().to_owned();
+        // It is refused if memory is short.
+        let opened = std::thread::spawn(move || {
+            let mut client = client(&port);
+            (0..90).for_each(|_| _ = client.get("/large.bin"));
+            client
+        });
+        resting.extend(opened.join());
+        std::thread::sleep(Duration::from_millis(50));
+        most = most.max(resident(&server.worker()) - before);
+    }
+    println!("{most} B of resident memory for a budget of {BUDGET} B");
+    // An allocator keeps some.
+    assert!((BUDGET / 3..BUDGET + BUDGET / 3).contains(&most), "{most} B for a budget of {BUDGET} B");
+    let end = Instant::now() + PATIENCE;
+    for version in [&["--http2"][..], &[]] {
+        let arguments = [&["connect", "--wait", "5", "--message", "hello"], version, &[&server.url]].concat();
+        while home.run(&arguments).out != "hello\n" {
+            assert!(Instant::now() < end, "{version:?}: {:?}", home.run(&arguments));
+        }
+    }
+    drop(resting);
+}

@@ -280,7 +280,7 @@ fn go_on_one(table: &mut Connections, carrier: &mut Carrier, outer: Token, news:
     let most = carrier.most();
     let Some(state) = table.stream(outer) else { return };
     state.go_on(&mut carrier.conn, most, &mut carrier.out);
-    if let Some(buf) = state.take_kept() {
+    if let Some(buf) = state.take_spent() {
         news.push_back(News::Sent(outer, buf));
     }
 }
@@ -299,20 +299,14 @@ pub(super) fn send(table: &mut Connections, token: Token, buf: Buf, news: &mut V
         && let Some(buf) = back.take()
     {
         let Carrier { conn, out, .. } = &mut *carrier;
-        let output = stream.answer(buf.filled(), conn, most, out);
-        let buf = cleared(buf);
-        match output {
+        match stream.answer(buf, conn, most, out) {
             Output::Taken => {}
             Output::Replaced(status) => {
                 news.push_back(News::Answered(token, Box::new(Refusal { status, head: None })));
             }
             Output::Reset => news.push_back(News::Failed(token, None)),
         }
-        if stream.unsent() > 0 {
-            stream.keep(buf);
-        } else {
-            back = Some(buf);
-        }
+        back = stream.take_spent();
     }
     table.put_carrier(of, inner, carrier);
     back

@@ -33,10 +33,12 @@ pub(super) struct Stream {
     /// Whether the loop knows that.
     pub(super) told: bool,
     answer: Answer,
-    /// Bytes of the answer for which the window had no room.
+    /// Bytes of the answer for which the window had no room. They stay in the loop's buffer, where that ends with them.
     unsent: Buf,
-    /// The buffer that the loop gets back once they have left.
-    kept: Option<Buf>,
+    /// Whether the loop waits for a buffer, which it gets back once they have left.
+    is_awaited: bool,
+    /// That buffer, or one without memory.
+    spent: Buf,
     /// Whether our direction ends behind them.
     ends: bool,
     /// Whether the end has been sent.
@@ -70,7 +72,8 @@ impl Stream {
             told: false,
             answer: Answer::Head(Vec::new()),
             unsent: Buf::new(),
-            kept: None,
+            is_awaited: false,
+            spent: Buf::new(),
             ends: false,
             has_ended: false,
         }
@@ -81,14 +84,10 @@ impl Stream {
         self.unsent.len()
     }
 
-    /// Keeps a buffer of the loop until all bytes have left.
-    pub(super) fn keep(&mut self, buf: Buf) {
-        self.kept = Some(buf);
-    }
-
-    /// Takes bytes of the loop's answer.
-    pub(super) fn answer(&mut self, bytes: &[u8], conn: &mut Connection, most: usize, out: &mut Buf) -> Output {
-        let (mut rest, mut output) = (bytes, Output::Taken);
+    /// Takes bytes of the loop's answer. The loop [waits](Self::take_spent) for its buffer from now on.
+    pub(super) fn answer(&mut self, mut buf: Buf, conn: &mut Connection, most: usize, out: &mut Buf) -> Output {
+        self.is_awaited = true;
+        let (mut rest, mut left, mut output) = (buf.filled(), 0, Output::Taken);
         loop {
             match self.answer.read(&mut rest, self.has_body) {
                 Step::Head(head) if self.refuses_tunnel(head.status) => {
@@ -110,14 +109,31 @@ impl Stream {
                 }
                 Step::Part(part) => {
                     self.ends |= matches!(self.answer, Answer::Whole);
-                    self.part(part, conn, most, out);
+                    let unsent = self.part(part, conn, most, out);
+                    if rest.is_empty() && self.unsent.is_empty() {
+                        left = unsent.len();
+                    } else if !unsent.is_empty() {
+                        self.unsent.put(unsent);
+                    }
                 }
                 Step::More => break,
                 Step::Wrong => {
                     conn.reset(self.id, Code::INTERNAL_ERROR, out);
-                    return Output::Reset;
+                    output = Output::Reset;
+                    break;
                 }
             }
+        }
+        if left > 0 {
+            buf.take(buf.len() - left);
+            buf.fit();
+            self.unsent = buf;
+        } else if self.unsent.is_empty() {
+            buf.clear();
+            self.spent = buf;
+        }
+        if output == Output::Reset {
+            return output;
         }
         self.ends |= matches!(self.answer, Answer::Whole) && !self.has_ended;
         self.go_on(conn, most, out);
@@ -134,18 +150,16 @@ impl Stream {
         self.body == Body::Tunnel && status.is_success()
     }
 
-    /// Sends a part of a body, as far as windows and the carrier have room, and keeps the rest.
-    fn part(&mut self, part: &[u8], conn: &mut Connection, most: usize, out: &mut Buf) {
-        let mut sent = 0;
-        if self.unsent.is_empty() {
-            let room = most.saturating_sub(out.len()).min(part.len());
-            let end = self.ends && room == part.len();
-            sent = conn.data(self.id, &part[..room], end, out);
-            self.has_ended |= end && sent == part.len();
+    /// Sends a part of a body, as far as windows and the carrier have room, and returns the rest.
+    fn part<'p>(&mut self, part: &'p [u8], conn: &mut Connection, most: usize, out: &mut Buf) -> &'p [u8] {
+        if !self.unsent.is_empty() {
+            return part;
         }
-        if sent < part.len() {
-            self.unsent.put(&part[sent..]);
-        }
+        let room = most.saturating_sub(out.len()).min(part.len());
+        let end = self.ends && room == part.len();
+        let sent = conn.data(self.id, &part[..room], end, out);
+        self.has_ended |= end && sent == part.len();
+        &part[sent..]
     }
 
     /// Sends bytes that waited, and the end.
@@ -158,7 +172,9 @@ impl Stream {
         let sent = conn.data(self.id, &self.unsent.filled()[..room], end, out);
         self.unsent.take(sent);
         if self.unsent.is_empty() {
-            self.unsent = Buf::new();
+            if self.unsent.has_memory() {
+                self.spent = core::mem::take(&mut self.unsent);
+            }
             self.has_ended |= end;
         }
     }
@@ -175,8 +191,12 @@ impl Stream {
     }
 
     /// The loop's buffer, if it waits and all its bytes have left.
-    pub(super) fn take_kept(&mut self) -> Option<Buf> {
-        if self.unsent.is_empty() { self.kept.take() } else { None }
+    pub(super) fn take_spent(&mut self) -> Option<Buf> {
+        if !self.unsent.is_empty() {
+            return None;
+        }
+        let spent = core::mem::take(&mut self.spent);
+        core::mem::take(&mut self.is_awaited).then_some(spent)
     }
 
     /// The code by which the loop's end of the connection ends a stream that is still open.

@@ -9,8 +9,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tautline::{Config, Conn, Handler, Message, Outgoing, Server, ServerConfig, ServerHandle, http2};
+use tautline::http::Response;
+use tautline::{Config, Conn, Content, Handler, Message, Outgoing, Reply, Request, Server, ServerConfig};
+use tautline::{ServerHandle, http2};
 use tautline_testkit::certificate::{Authority, Leaf};
 
 thread_local! {
@@ -58,11 +61,18 @@ unsafe impl GlobalAlloc for Measuring {
 #[global_allocator]
 static ALLOCATOR: Measuring = Measuring;
 
-/// Echoes.
+/// Echoes, and answers requests with a body that no client takes at once.
 struct Echo;
 
 impl Handler for Echo {
     type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        if request.is_upgrade {
+            return Reply::upgrade();
+        }
+        Reply::Stream(Response::new(Content::with_len(std::io::repeat(7), 64 << 20)))
+    }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         conn.send(Outgoing::from(&message));
@@ -94,9 +104,51 @@ fn held(handle: &ServerHandle, open: usize) -> usize {
     LIVE.load(Ordering::Relaxed) - usize::try_from(shard.counters().memory_pooled).unwrap()
 }
 
+/// Held by each test, since they share the count.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The budget of memory has the bytes that downloads hold for clients that do not read, and little beside them.
+#[test]
+fn downloads_that_rest_hold_what_the_budget_counts() {
+    const CLIENTS: usize = 10;
+    const STREAMS: usize = 50;
+    IS_CLIENT.set(true);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (handle, authority) = serve();
+    let address = handle.addresses()[0].clone();
+    let shard = handle.shards()[0].clone();
+    let counted = || {
+        let counters = shard.counters();
+        usize::try_from(counters.memory() - counters.memory_pooled).unwrap()
+    };
+    let mut warm = Client::new(&address, &authority);
+    let socket = warm.websocket("/");
+    assert_eq!(warm.opened(socket), 200);
+    let (before, counted_before) = (held(&handle, 1), counted());
+    let clients: Vec<Client> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = Client::new(&address, &authority);
+            // Nothing is read from now on.
+            (0..STREAMS).for_each(|_| _ = client.get("/"));
+            client
+        })
+        .collect();
+    let end = Instant::now() + Duration::from_secs(60);
+    while shard.counters().carried < 1 + (CLIENTS * STREAMS) as u64 {
+        assert!(Instant::now() < end, "{:?}", shard.counters());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (held, counted) = (held(&handle, 1).saturating_sub(before), counted() - counted_before);
+    println!("{CLIENTS} connections with {STREAMS} downloads each hold {held} B, of which {counted} B are counted");
+    assert!(counted > CLIENTS * (STREAMS - 20) * (32 << 10), "{counted} B are counted: the downloads rest");
+    assert!(held < counted + counted / 4, "{held} B are held, and {counted} B are counted");
+    drop(clients);
+}
+
 #[test]
 fn idle_streams_are_small() {
     IS_CLIENT.set(true);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Each connection has two ends here.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

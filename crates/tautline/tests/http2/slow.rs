@@ -90,3 +90,54 @@ fn heads_that_are_not_whole_count_as_memory() {
     drop(plain);
     wait_for(&handle, "no memory", |counters| counters.memory_partial == 0);
 }
+
+/// Downloads that rest hold memory up to the budget. The heaviest give way, and others are served.
+#[test]
+fn downloads_that_rest_leave_others_their_memory() {
+    const BUDGET: u64 = 16 << 20;
+    let mut config = Config::default();
+    config.limits.memory = usize::try_from(BUDGET).unwrap();
+    let (handle, authority) = serve(config);
+    let address = handle.addresses()[0].clone();
+    let (mut plain, mut honest) = (Plain::new(&address, &authority), Client::new(&address, &authority));
+    let socket = honest.websocket("/chat");
+    assert_eq!(honest.opened(socket), 200);
+    let mut resting = Vec::new();
+    let mut most = 0;
+    for _ in 0..12 {
+        // Memory may be short: then the connection is refused, as each of its streams is.
+        let roots = Roots::Pem(authority.certificate().into());
+        let (address, limits) = (address.clone(), http2::Limits::default());
+        let opened = std::thread::spawn(move || {
+            let mut client = Client::within(&address, roots, limits);
+            // It reads nothing of them.
+            (0..50).for_each(|_| _ = client.get("/huge"));
+            client
+        });
+        resting.extend(opened.join());
+        honest.text(socket, "still");
+        assert_eq!(honest.message(socket), b"still");
+        plain.echo();
+        most = most.max(handle.shards()[0].counters().memory());
+    }
+    let counters = handle.shards()[0].counters();
+    assert!(counters.connections_refused > 0 && most > BUDGET / 2, "{most}: {counters:?}");
+    // Streams that begin in one turn may pass it for a moment.
+    assert!(most <= BUDGET + BUDGET / 8, "{most}: {counters:?}");
+    // Later clients get in, too.
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (address, authority) = (address.clone(), authority.certificate().to_owned());
+        let later = std::thread::spawn(move || {
+            let mut client = Client::with_roots(&address, Roots::Pem(authority.into()));
+            let stream = client.get("/none");
+            assert_eq!(client.opened(stream), 204);
+        });
+        if later.join().is_ok() {
+            break;
+        }
+        assert!(Instant::now() < end, "{:?}", handle.shards()[0].counters());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(resting);
+}
