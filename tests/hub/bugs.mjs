@@ -59,6 +59,22 @@ const all = {
     check(epoch && epoch === subscription.epoch, "an offset comes with its epoch");
     hub.close();
   },
+  async "what is kept after another epoch"({ HubClient, WebSocket, url }) {
+    const hub = new HubClient(url, { WebSocket });
+    const topic = `log:${Math.random()}`;
+    for (const n of [1, 2, 3, 4, 5]) {
+      await hub.publish(topic, n);
+    }
+    const got = [];
+    const onLate = () => got.push("late");
+    const options = { after: 5, epoch: "of an earlier life", onLate };
+    const subscription = hub.subscribe(topic, ({ data }) => got.push(data), options);
+    await until("all that is kept arrives", () => got.length === 6);
+    same(got, ["late", 1, 2, 3, 4, 5], "an offset of another epoch says nothing about these");
+    same(subscription.epoch, (await hub.publish(topic, 6)).epoch, "the subscription goes on in this epoch");
+    await until("so do messages", () => got.at(-1) === 6);
+    hub.close();
+  },
   async "the reason for an unknown type"({ WebSocket, url }) {
     const socket = new WebSocket(url);
     const answers = [];
