@@ -115,11 +115,13 @@ def nginx(plain):
                "proxy_set_header Connection upgrade; proxy_set_header Host $host;")
     backend = f"location / {{ proxy_pass http://127.0.0.1:{plain}; {upgrade} }}"
     names = ["good", "incomplete", "no-issuer", "name", "tls12", "broken", "http", "short", "answers", "forgot", "soon",
-             "staple"]
+             "staple", "lowered", "expects", "expects-plain"]
     ports = {name: port() for name in names}
+    # A server that refuses upgrades in HTTP/1.0.
+    strict = port()
 
-    def server(name, certificate="good", more="", body=backend):
-        return f"""server {{ listen 127.0.0.1:{ports[name]} ssl; ssl_certificate {FOLDER}/{certificate}.pem;
+    def server(name, certificate="good", more="", body=backend, listen="ssl"):
+        return f"""server {{ listen 127.0.0.1:{ports[name]} {listen}; ssl_certificate {FOLDER}/{certificate}.pem;
             ssl_certificate_key {FOLDER}/{certificate}.key; {more} {body} }}"""
 
     answers = " ".join(f"location = /{status} {{ return {status} 'no'; }}" for status in (200, 401, 403, 404, 426, 503))
@@ -134,6 +136,8 @@ def nginx(plain):
         server("short", body=f"location / {{ proxy_pass http://127.0.0.1:{plain}; {upgrade} proxy_read_timeout 1s; }}"),
         server("answers", body=answers),
         server("forgot", body=f"location / {{ proxy_pass http://127.0.0.1:{plain}; }}"),
+        server("lowered", body=backend.replace(f":{plain};", f":{strict};").replace("proxy_http_version 1.1;", "")),
+        server("expects", listen="ssl proxy_protocol"), server("expects-plain", listen="proxy_protocol"),
     ]
     paths = " ".join(f"{kind}_temp_path {FOLDER}/{kind};"
                      for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -141,6 +145,9 @@ def nginx(plain):
         events {{}} http {{ access_log off; {paths} ssl_protocols TLSv1.2 TLSv1.3;
         ssl_session_cache shared:all:1m; {' '.join(servers)} }}""")
     release()
+    log = FOLDER / "taut-strict.log"
+    start("taut-strict", TAUT, "serve", "--plain", "--listen", f"127.0.0.1:{strict}",
+          ready=lambda: "listening" in log.read_text())
     start("nginx", "nginx", "-c", FOLDER / "nginx.conf", ready=accepts(ports["good"]))
     at = {name: local(number) for name, number in ports.items()}
     page = local(ports["answers"])
@@ -159,6 +166,10 @@ def nginx(plain):
         Case("nginx ws on a TLS port", local(ports["good"], scheme="ws"), "http.tls-port", "wss://"),
         Case("nginx short silence", at["short"], "idle.closed", "proxy_read_timeout", ["--idle", "4s"], exit=1),
         Case("nginx without upgrade", at["forgot"], "upgrade.required", "proxy_set_header"),
+        Case("nginx HTTP/1.0", at["lowered"], "upgrade.version", "proxy_http_version 1.1"),
+        Case("nginx expects PROXY", at["expects"], "tls.closed", "listen … proxy_protocol"),
+        Case("nginx expects PROXY without TLS", at["expects-plain"].replace("wss", "ws"), "http.closed",
+             "listen … proxy_protocol"),
         Case("nginx 200", page + "200", "upgrade.page", "proxy_set_header"),
         Case("nginx 401", page + "401", "upgrade.forbidden", "Authorization"),
         Case("nginx 403", page + "403", "upgrade.forbidden", "--origin"),
@@ -177,8 +188,9 @@ def haproxy(plain):
     """HAProxy: dates, client certificates, tunnels."""
     if not installed("haproxy"):
         return []
-    ports = {name: port() for name in ("good", "expired", "early", "client", "tunnel")}
-    binds = {"good": "good", "expired": "expired", "early": "early", "client": "good", "tunnel": "good"}
+    ports = {name: port() for name in ("good", "expired", "early", "client", "tunnel", "expects")}
+    binds = {"good": "good", "expired": "expired", "early": "early", "client": "good", "tunnel": "good",
+             "expects": "good"}
     text = f"""global
   ssl-default-bind-options ssl-min-ver TLSv1.2
 defaults
@@ -194,7 +206,7 @@ backend node-short
   server node 127.0.0.1:{plain}
 """
     for name, certificate in binds.items():
-        more = f" ca-file {FOLDER}/root.crt verify required" if name == "client" else ""
+        more = {"client": f" ca-file {FOLDER}/root.crt verify required", "expects": " accept-proxy"}.get(name, "")
         text += f"frontend {name}\n  bind 127.0.0.1:{ports[name]} ssl crt {FOLDER}/{certificate}.both alpn http/1.1{more}\n"
         text += f"  default_backend node{'-short' if name == 'tunnel' else ''}\n"
     (FOLDER / "haproxy.cfg").write_text(text)
@@ -207,6 +219,7 @@ backend node-short
         Case("HAProxy not yet valid", at["early"], "certificate.not-yet-valid", "clocks"),
         Case("HAProxy client certificate", at["client"], "tls.client-certificate", "--cert", only=False),
         Case("HAProxy short tunnel", at["tunnel"], "idle.closed", "timeout tunnel", ["--idle", "4s"], exit=1),
+        Case("HAProxy expects PROXY", at["expects"], "tls.closed", "accept-proxy"),
     ]
 
 
