@@ -1,7 +1,7 @@
 //! Opens connections to one endpoint, and counts them: never more than were announced.
 
 use super::facts::{Sent, Trouble, TroubleKind};
-use super::stream::{Stream, io_trouble};
+use super::stream::{Stream, again, io_trouble};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, PoisonError};
@@ -89,7 +89,7 @@ impl Dialer {
             out.clear();
             // One byte at a time, so that no byte of the server behind the proxy is read here.
             let mut byte = [0; 1];
-            if tcp.read(&mut byte).map_err(failed)? == 0 {
+            if again(|| tcp.read(&mut byte)).map_err(failed)? == 0 {
                 return Err(refused("the proxy closed the connection".to_owned()));
             }
             if tunnel.read(&byte, &mut out).map_err(refused)?.1 {

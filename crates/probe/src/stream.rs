@@ -97,7 +97,7 @@ impl Stream {
     pub(crate) fn read(&mut self, buffer: &mut [u8], until: Instant) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {
             self.tcp.set_read_timeout(Some(remaining(until)?))?;
-            let n = self.tcp.read(buffer)?;
+            let n = again(|| self.tcp.read(buffer))?;
             let kept = FIRST.saturating_sub(self.first.len()).min(n);
             self.first.extend_from_slice(&buffer[..kept]);
             self.ended |= n == 0;
@@ -146,7 +146,7 @@ impl Stream {
         let _ = self.tcp.shutdown(Shutdown::Write);
         while !self.ended {
             let Ok(left) = remaining(until) else { break };
-            let read = self.tcp.set_read_timeout(Some(left)).and_then(|()| self.tcp.read(&mut rest));
+            let read = self.tcp.set_read_timeout(Some(left)).and_then(|()| again(|| self.tcp.read(&mut rest)));
             match read {
                 Ok(1..) => {}
                 Ok(0) => self.ended = true,
@@ -165,10 +165,20 @@ fn remaining(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
+/// Repeats a call that was interrupted: the kernel ends waits with a timeout when a stopped process goes on.
+pub(crate) fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 fn flush(tcp: &mut TcpStream, tls: &mut ClientConnection, until: Instant) -> io::Result<()> {
     while tls.wants_write() {
         tcp.set_write_timeout(Some(remaining(until)?))?;
-        tls.write_tls(tcp)?;
+        again(|| tls.write_tls(tcp))?;
     }
     Ok(())
 }
@@ -191,7 +201,8 @@ fn receive(
         }
     }
     tcp.set_read_timeout(Some(remaining(until)?))?;
-    *ended |= tls.read_tls(&mut Kept(tcp, first))? == 0;
+    let mut kept = Kept(tcp, first);
+    *ended |= again(|| tls.read_tls(&mut kept))? == 0;
     tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! `taut probe`. `cargo xtask probe` has it find faults in endpoints of other software.
 
-use super::Home;
+use super::{Finished, Home};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 /// Serves one connection with `answer`, and returns the request's lines.
 fn answer(listener: TcpListener, answer: &'static str) -> thread::JoinHandle<Vec<String>> {
@@ -103,6 +105,25 @@ fn a_refusal_is_shown_without_commands_for_the_terminal() {
         assert!(said.out.contains(text), "{text} is missing in {}", said.out);
     }
     assert!(!said.out.contains(['\x1b', '\u{9b}']) && said.err.contains("403"), "{said:?}");
+}
+
+/// As by Ctrl-Z and `fg`, which end the kernel's wait for an answer.
+#[test]
+fn a_probe_that_was_stopped_goes_on() {
+    let home = Home::new();
+    let (listening, address) = listener();
+    let mut probe = home.taut(&["probe", "--json", &format!("ws://{address}/")]);
+    let probe = probe.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stream, _) = listening.accept().unwrap();
+    let mut request = BufReader::new(&stream).lines();
+    while !request.next().unwrap().unwrap().is_empty() {}
+    for signal in ["-STOP", "-CONT"] {
+        assert!(Command::new("kill").args([signal, &probe.id().to_string()]).status().unwrap().success());
+        thread::sleep(Duration::from_millis(100));
+    }
+    (&stream).write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let said = Finished::of(probe.wait_with_output().unwrap());
+    assert_eq!((said.code, ids(&said.out)), (Some(3), vec!["upgrade.forbidden".to_owned()]), "{said:?}");
 }
 
 #[test]
