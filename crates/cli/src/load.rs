@@ -180,6 +180,16 @@ impl Report {
         self.lines.extend(metrics.iter().filter_map(|&(metric, value)| Line::new("load", case, metric, &[value])));
     }
 
+    /// Adds the percentiles of the latency that were asked for.
+    fn add_percentiles(&mut self, arguments: &Arguments, case: &Case, measured: &Measured) {
+        let percentiles = &arguments.shape.percentiles;
+        for percentile in percentiles.iter().filter(|_| measured.count > 0) {
+            let setup = and(case.setup.as_deref(), Some(format!("p{percentile}")));
+            let case = Case { setup, ..case.clone() };
+            self.add(&case, &[(Metric::Latency, measured.latencies.quantile_us(percentile / 100.0))]);
+        }
+    }
+
     fn add_errors(&mut self, case: &Case, errors: &Errors) {
         for (kind, count, first) in errors.kinds() {
             self.text += &format!("  errors      {count} {kind}: {}\n", one_line(first));
@@ -285,12 +295,13 @@ fn traffic(
     };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
+    report.add_percentiles(arguments, &case, &measured);
     let over = on_carriers(arguments);
     report.text = format!("{url}: {connections} connections{over}, {}, {loops}\n", bytes(size as u64));
     let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
     report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
     let from = if is_scheduled { "from the scheduled time" } else { "from sending" };
-    report.text += &latency(&measured, &arguments.shape.percentiles, from);
+    report.text += &latency(&measured, arguments, from);
     report.add_cpu(&measured, "msg");
     report.judge(arguments, &case, &measured, &errors);
     Ok(report)
@@ -349,9 +360,10 @@ fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDash
     };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
+    report.add_percentiles(arguments, &case, &measured);
     report.text = format!("{url}: {subscribers} subscribers, {}, {pipeline} in flight\n", bytes(size as u64));
     report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
-    report.text += &latency(&measured, &arguments.shape.percentiles, "from publishing to each delivery");
+    report.text += &latency(&measured, arguments, "from publishing to each delivery");
     report.add_cpu(&measured, "delivery");
     report.judge(arguments, &case, &measured, &errors);
     Ok(report)
@@ -383,7 +395,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
             (true, true) => "resumed",
         };
         report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
-        report.text += &latency(measured, &arguments.shape.percentiles, "from connecting until open");
+        report.text += &latency(measured, arguments, "from connecting until open");
         report.add_cpu(measured, "handshake");
         if resumed && counts.resumed < measured.count {
             let (count, full) = (measured.count, measured.count - counts.resumed);
@@ -391,6 +403,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDa
         }
         let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
         report.add(&case, &measured.handshake_metrics());
+        report.add_percentiles(arguments, &case, measured);
         report.judge(arguments, &case, measured, &errors);
     }
     Ok(report)
@@ -470,7 +483,11 @@ fn idle_crowd(
     Ok(report)
 }
 
-fn latency(measured: &Measured, percentiles: &[f64], what: &str) -> String {
+fn latency(measured: &Measured, arguments: &Arguments, what: &str) -> String {
+    let percentiles: &[f64] = match &*arguments.shape.percentiles {
+        [] => &[50.0, 99.0, 99.9],
+        chosen => chosen,
+    };
     let shown = percentiles
         .iter()
         .map(|percentile| format!("p{percentile} {} us", number(measured.latencies.quantile_us(percentile / 100.0))));

@@ -39,6 +39,8 @@ named! {
         LatencyP999 = "latency_p999",
         /// Greatest latency.
         LatencyMax = "latency_max",
+        /// The percentile of the latency that the case's setup names: `p99.99`.
+        Latency = "latency",
         /// Connections opened, upgraded and closed per second.
         Handshakes = "handshakes",
         /// Connections opened per second, to be held.

@@ -37,8 +37,8 @@ pub(super) struct ShapeArguments {
     /// Send this text, which may have placeholders, on each connection first, and then only receive. May be repeated.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["rate", "stage", "think", "payload", "payload_file", "any_reply", "pipeline", "size", "handshakes", "broadcast", "idle"])]
     subscribe: Vec<String>,
-    /// Percentiles of the latency in the report for people; JSON always has the same ones.
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,99,99.9", value_parser = percentile, conflicts_with_all = ["idle", "subscribe", "json"])]
+    /// Percentiles of the latency, by default 50,99,99.9. JSON always has these.
+    #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = percentile, conflicts_with_all = ["idle", "subscribe"])]
     pub(super) percentiles: Vec<f64>,
     /// Threshold that makes the exit code 1 if it is missed: p99=50ms, max=1s, rate=1000, errors=10 or errors=0.1%. May be
     /// repeated. Without one about errors, none is permitted.

@@ -153,6 +153,13 @@ fn percentiles_are_chosen() {
     let load = ["load", &server.url, "--connections", "2", "--duration", "0.3"];
     let said = home.run(&[&load[..], &["--percentiles", "90,99.99"]].concat());
     assert!(said.out.contains("p90 ") && said.out.contains("p99.99 ") && !said.out.contains("p50 "), "{said:?}");
+    let said = home.run(&[&load[..], &["--percentiles", "90,99.99", "--json"]].concat());
+    let lines = results(&said.out);
+    let chosen: Vec<_> = lines.iter().filter(|line| line["metric"] == "latency").collect();
+    let setups: Vec<_> = chosen.iter().map(|line| &line["case"]["setup"]).collect();
+    assert_eq!(setups, ["p90", "p99.99"], "{said:?}");
+    assert!(chosen[0]["value"].as_f64().unwrap() <= chosen[1]["value"].as_f64().unwrap(), "{said:?}");
+    assert!(value(&lines, "latency_p50") > 0.0);
     let said = home.run(&[&load[..], &["--slo", "p50=1us"]].concat());
     assert!(said.code == Some(1) && said.err.contains("missed p50=1us"), "{said:?}");
 }

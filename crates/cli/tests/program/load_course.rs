@@ -198,7 +198,6 @@ fn options_without_effect_are_refused() {
         ("--values values --payload text", "{{value}}"),
         ("--idle --percentiles 50", "--percentiles"),
         ("--subscribe a --percentiles 50", "--percentiles"),
-        ("--json --percentiles 50", "--percentiles"),
         ("--idle --warmup 1", "--warmup"),
         ("--stage 1:1s --warmup 1", "--warmup"),
     ] {
