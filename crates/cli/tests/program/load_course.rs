@@ -102,6 +102,23 @@ fn connections_think_before_their_next_message() {
     }
 }
 
+/// The rate rises for a part of the load, stays, and falls: 50, 100 and 50 messages. None is sent before it is due.
+#[test]
+fn stages_lead_evenly_from_rate_to_rate() {
+    let server = Running::new(false, false);
+    let stages = ["--stage", "200:500ms", "--stage", "200:500ms", "--stage", "0:500ms"];
+    let said = Home::new().run(&[&["load", &server.url, "-c", "2"][..], &stages].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let messages = server.stop().messages;
+    assert!((180..=200).contains(&messages.len()), "{} messages", messages.len());
+    let after = |count: usize| messages[count].2 - messages[0].2;
+    let times = [after(50), after(150), after(179)];
+    // The first message is due within 71 ms.
+    for (time, least) in times.into_iter().zip([400, 900, 1080]) {
+        assert!(time >= Duration::from_millis(least), "{times:?}");
+    }
+}
+
 #[test]
 fn messages_come_from_the_lines_of_a_file() {
     let home = Home::new();
@@ -167,6 +184,23 @@ fn errors_of_handshakes_broadcasts_and_idle_connections_are_counted_with_the_fig
         assert!(said.code == Some(1) && said.err.contains("missed errors=0"), "{said:?}");
         server.stop();
     }
+}
+
+#[test]
+fn a_server_that_ends_leaves_the_figures_until_then() {
+    let server = Running::new(false, false);
+    let url = server.url.clone();
+    let load = std::thread::spawn(move || {
+        Home::new().run(&["load", &url, "-c", "3", "--think", "1ms", "--duration", "600", "--warmup", "0"])
+    });
+    while server.got.lock().unwrap().messages.len() < 100 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.stop();
+    let said = load.join().unwrap();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("  throughput") && said.out.contains("  latency"), "{said:?}");
+    assert!(said.err.contains("3 errors, most of them closed with 100"), "{said:?}");
 }
 
 /// A server that is full accepts no more connections: some open, and the others hear nothing.
