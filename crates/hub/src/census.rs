@@ -51,7 +51,7 @@ impl Census {
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for of in self.figures() {
-            let all = [of.publications, of.deliveries, of.drops, of.history];
+            let all = [of.publications, of.deliveries, of.drops, of.history, of.left_out];
             for (kind, value) in KINDS.into_iter().zip(all) {
                 totals.put(format!("{kind}/{}", of.name), value);
             }
@@ -70,6 +70,7 @@ impl Census {
                 Some(1) => counts.topics.add(value, 0),
                 Some(2) => counts.topics.add(0, value),
                 Some(3) => counts.send_history(value),
+                Some(4) => counts.leave_out(value),
                 _ => {}
             }
         }
@@ -81,7 +82,7 @@ impl Census {
 }
 
 /// Names of totals.
-const KINDS: [&str; 4] = ["publications", "deliveries", "drops", "history"];
+const KINDS: [&str; 5] = ["publications", "deliveries", "drops", "history", "left-out"];
 
 #[cfg(test)]
 mod tests {

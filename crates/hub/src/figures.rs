@@ -20,6 +20,8 @@ pub struct NamespaceFigures {
     pub deliveries: u64,
     /// Deliveries that were dropped, since a subscriber reads slowly.
     pub drops: u64,
+    /// Messages to plain topics that a loop left out, since too many waited for it. Each loop counts its own.
+    pub left_out: u64,
     /// Messages of history that were sent to those who came back.
     pub history: u64,
 }
@@ -38,18 +40,24 @@ pub(crate) struct Counts {
     pub(crate) name: Arc<str>,
     pub(crate) topics: Arc<TopicCounts>,
     publications: AtomicU64,
+    left_out: AtomicU64,
     history: AtomicU64,
 }
 
 impl Counts {
     pub(crate) fn new(name: &str) -> Arc<Self> {
-        let (publications, history) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { name: name.into(), topics: Arc::default(), publications, history })
+        let (publications, left_out, history) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { name: name.into(), topics: Arc::default(), publications, left_out, history })
     }
 
     /// Messages were taken.
     pub(crate) fn publish(&self, messages: u64) {
         self.publications.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// Messages were left out, since too many waited for a loop.
+    pub(crate) fn leave_out(&self, messages: u64) {
+        self.left_out.fetch_add(messages, Ordering::Relaxed);
     }
 
     /// Messages that are kept were sent to a subscriber.
@@ -65,6 +73,7 @@ impl Counts {
             publications: self.publications.load(Ordering::Relaxed),
             deliveries: self.topics.delivered(),
             drops: self.topics.dropped(),
+            left_out: self.left_out.load(Ordering::Relaxed),
             history: self.history.load(Ordering::Relaxed),
         }
     }

@@ -123,11 +123,11 @@ pub(crate) enum ToUser {
 }
 
 impl Event {
-    /// The bytes of a message to a plain topic.
-    fn post(&self) -> Option<usize> {
+    /// The topic and bytes of a message to a plain topic.
+    fn post(&self) -> Option<(&str, usize)> {
         match self {
-            Self::Post { frame, .. } => Some(frame.len()),
-            Self::Pusher(delivery) => delivery.event(),
+            Self::Post { topic, frame, .. } => Some((topic, frame.len())),
+            Self::Pusher(delivery) => Some((&delivery.topic, delivery.event()?)),
             _ => None,
         }
     }
@@ -176,11 +176,18 @@ struct Waiting {
     /// Topics of which news of members did not fit.
     stale: HashSet<Arc<str>>,
     is_poked: bool,
+    /// The namespaces in which messages that are left out count.
+    rules: Option<Arc<Rules>>,
 }
 
 impl Mailbox {
     pub(crate) fn new(shard: ShardHandle, poke: Poke, memory: ApplicationMemory) -> Arc<Self> {
         Arc::new(Self { shard, poke, waiting: Mutex::default(), memory })
+    }
+
+    /// Has messages that are left out count in the namespaces of these rules, until others come as an event.
+    pub(crate) fn begin(&self, rules: &Arc<Rules>) {
+        self.lock().rules = Some(rules.clone());
     }
 
     pub(crate) fn push(&self, event: Event) {
@@ -269,8 +276,12 @@ impl Waiting {
                 *self.news_of.entry(topic.clone()).or_default() += 1;
                 Event::Presence { topic, frame }
             }
+            Event::Rules(rules) => {
+                self.rules = Some(rules.clone());
+                Event::Rules(rules)
+            }
             other => match other.post() {
-                Some(_) if self.posts >= MOST_POSTS || self.post_bytes >= MOST_POST_BYTES => {
+                Some((topic, _)) if self.posts >= MOST_POSTS || self.post_bytes >= MOST_POST_BYTES => {
                     // Clients can cause any number of them.
                     static WARNING: Once = Once::new();
                     WARNING.call_once(|| {
@@ -278,9 +289,12 @@ impl Waiting {
                             "a loop does not keep up with messages of others to plain topics: some are left out"
                         );
                     });
+                    if let Some(counts) = self.rules.as_ref().and_then(|rules| rules.counts_of(topic)) {
+                        counts.leave_out(1);
+                    }
                     return;
                 }
-                Some(bytes) => {
+                Some((_, bytes)) => {
                     self.posts += 1;
                     self.post_bytes += bytes;
                     other
@@ -312,7 +326,7 @@ impl Waiting {
             Event::Lost(topic) => _ = self.lost.remove(topic),
             Event::Members(topic) => _ = self.stale.remove(topic),
             other => {
-                if let Some(bytes) = other.post() {
+                if let Some((_, bytes)) = other.post() {
                     self.posts -= 1;
                     self.post_bytes -= bytes;
                 }
@@ -334,7 +348,9 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::{Event, Framed, MOST_ENTRIES, MOST_NEWS, MOST_POST_BYTES, MOST_POSTS, Waiting};
+    use crate::census::Census;
     use crate::pusher::delivery::{Delivery, What};
+    use crate::rules::Rules;
     use std::sync::Arc;
     use tautline::layers::ws::{Kind, Prepared};
 
@@ -371,11 +387,14 @@ mod tests {
         };
         let post = |len: usize| Event::Post { topic: "a".into(), frame: "x".repeat(len), slow: None };
         for (len, most) in [(1, MOST_POSTS), (MOST_POST_BYTES / 4, 4)] {
-            let mut waiting = Waiting::default();
+            let (census, mut rules) = (Census::default(), Rules::open());
+            census.equip(&mut rules);
+            let mut waiting = Waiting { rules: Some(Arc::new(rules)), ..Waiting::default() };
             for number in 0..2 * most {
                 waiting.push(if number % 2 == 0 { event(len) } else { post(len) });
             }
             assert_eq!(waiting.events.len(), most, "{len}");
+            assert_eq!(census.figures()[0].left_out, most as u64, "{len}");
             waiting.push(Event::Pusher(Arc::new(Delivery { topic: "a".into(), what: What::End, except: None })));
             assert_eq!(waiting.events.len(), most + 1);
             while let Some(event) = waiting.events.pop_front() {

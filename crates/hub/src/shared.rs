@@ -149,6 +149,7 @@ impl LiveRules {
     pub(crate) fn follow(&self, mailbox: &Arc<Mailbox>) -> Arc<Rules> {
         let mut live = self.lock();
         live.1.push(Arc::downgrade(mailbox));
+        mailbox.begin(&live.0);
         live.0.clone()
     }
 

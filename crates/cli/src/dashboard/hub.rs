@@ -20,7 +20,16 @@ impl HubTables {
         let now = self.hub.namespaces();
         let rows = now.iter().map(|of| row(of, &self.earlier, seconds)).collect();
         self.earlier = now;
-        let head = ["namespace", "topics", "subscribers", "published/s", "delivered/s", "dropped/s", "history/s"];
+        let head = [
+            "namespace",
+            "topics",
+            "subscribers",
+            "published/s",
+            "delivered/s",
+            "dropped/s",
+            "left out/s",
+            "history/s",
+        ];
         vec![Table { name: "Topics", head: head.to_vec(), rows }]
     }
 }
@@ -38,6 +47,7 @@ fn row(now: &NamespaceFigures, earlier: &[NamespaceFigures], seconds: f64) -> Ve
         rate(|of| of.publications),
         rate(|of| of.deliveries),
         rate(|of| of.drops),
+        rate(|of| of.left_out),
         rate(|of| of.history),
     ]
 }

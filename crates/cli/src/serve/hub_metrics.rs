@@ -47,10 +47,11 @@ impl HubMetrics {
                 family.encode_family(&[("namespace", &*of.name)])?.encode_gauge(&(value(of) as u64))?;
             }
         }
-        let counters: [Series<u64>; 4] = [
+        let counters: [Series<u64>; 5] = [
             ("taut_hub_publications", "Messages of clients and applications that were taken", |of| of.publications),
             ("taut_hub_deliveries", "Deliveries of messages to subscribers", |of| of.deliveries),
             ("taut_hub_drops", "Deliveries that were dropped, since a subscriber reads slowly", |of| of.drops),
+            ("taut_hub_left_out", "Messages to plain topics that a loop had no room for", |of| of.left_out),
             ("taut_hub_history", "Messages that were kept, and sent to subscribers who came back", |of| of.history),
         ];
         for (name, help, value) in counters {

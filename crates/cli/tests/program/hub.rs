@@ -48,6 +48,7 @@ fn figures_of_namespaces_are_shown_and_go_on_in_the_process_that_takes_over() {
     let has = |line: &str| exchange(&home.0.join("admin.sock"), "GET /metrics", "").1.contains(line);
     let published = "taut_hub_publications_total{namespace=\"log:*\"} 2\n";
     assert!(has(published) && has("taut_hub_subscribers{namespace=\"(none)\"} 0\n"));
+    assert!(has("taut_hub_left_out_total{namespace=\"log:*\"} 0\n"));
     let upgraded = home.run(&["upgrade", &server.pid()]);
     assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
     let mut old = server.child.take().unwrap();
