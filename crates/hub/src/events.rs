@@ -7,7 +7,7 @@
 use crate::access::Arriving;
 use crate::answer::Fault;
 use crate::asking::{self, Decided, Questions};
-use crate::config::Config;
+use crate::config::{Config, Kind as TopicKind};
 use crate::credentials::{Found, find};
 use crate::log::Position;
 use crate::protocol::{Answer, Object};
@@ -27,6 +27,9 @@ const MOST_TOPICS: usize = 32;
 const MOST_ID: usize = 8 << 10;
 /// The parameter with the place, for a client that cannot set the header: a page that begins anew.
 const ID_PARAMETER: &str = "last-event-id";
+/// The parameters of a client that begins without a place: an offset, and its epoch.
+const AFTER: &str = "after";
+const EPOCH: &str = "epoch";
 
 const NO_GET: Fault = Fault::new(405, "method", "events are read with GET", "send the same with GET");
 const NO_TOPICS: Fault = Fault::new(
@@ -40,6 +43,12 @@ const BAD_PLACE: Fault = Fault::new(
     "bad-last-event-id",
     "the Last-Event-ID belongs to another list of topics",
     "ask for the same topics in the same order, or begin without it",
+);
+const BAD_AFTER: Fault = Fault::new(
+    400,
+    "bad-after",
+    "`after` or `epoch` of the query is there twice, has another form or lacks the other",
+    "write after=0 for all that is kept, or after=N&epoch=E for one topic; leave out last-event-id",
 );
 const BAD_ORIGIN: Fault = Fault::new(
     403,
@@ -108,18 +117,19 @@ fn try_begin(
     }
     let topics = topics_of(&hub.config, request.http)?;
     let places = places(request.http, &topics)?;
+    let wanted: Vec<_> = topics.iter().zip(&places).map(|at| wanted((hub, rules), at)).collect();
     let arriving = reader_of(hub, rules, request)?;
     if !hub.streams.has_room(request.peer, &rules.events) {
         return Err(TOO_MANY);
     }
     let Some(hooks) = rules.hooks_about(About::CONNECT) else {
-        check(rules, arriving.as_ref().map(|(_, identity)| &**identity), &topics)?;
+        check(rules, arriving.as_ref().map(|(_, identity)| &**identity), &wanted)?;
         return Ok((stream(topics, places, (rules, shared)).into(), arriving));
     };
     let (identity, of_rules, shared) = (arriving.map(|(_, identity)| identity), rules.clone(), shared.clone());
     let reply = questions.connect((hub, rules, hooks), request, identity, move |found| match found {
         Err(refusal) => Decided::Respond(with(asking::refusal(refusal), &shared)),
-        Ok(identity) => match check(&of_rules, identity, &topics) {
+        Ok(identity) => match check(&of_rules, identity, &wanted) {
             Ok(()) => Decided::Push(stream(topics, places, (&of_rules, &shared))),
             Err(fault) => Decided::Respond(with(refused(&fault), &shared)),
         },
@@ -127,13 +137,19 @@ fn try_begin(
     Ok((reply, None))
 }
 
+/// A topic, with the rights that reading it from a place needs. One who returns without a right to history is told that it is late.
+fn wanted((hub, rules): (&Shared, &Rules), (topic, place): (&String, &Option<Position>)) -> (String, Rights) {
+    let is_all = place.as_ref().is_some_and(is_all_kept) && rules.kind(&hub.config, topic) == TopicKind::History;
+    (topic.clone(), if is_all { Rights::SUBSCRIBE | Rights::HISTORY } else { Rights::SUBSCRIBE })
+}
+
 /// Whether somebody may read these topics.
-fn check(rules: &Rules, identity: Option<&Identity>, topics: &[String]) -> Result<(), Fault> {
+fn check(rules: &Rules, identity: Option<&Identity>, wanted: &[(String, Rights)]) -> Result<(), Fault> {
     if identity.is_none() && rules.tokens.is_required && !rules.is_open {
         return Err(NEEDS_TOKEN);
     }
-    let can_read = |topic: &String| rules.grant(identity, topic).rights.has(Rights::SUBSCRIBE);
-    if topics.iter().all(can_read) { Ok(()) } else { Err(NO_RIGHT) }
+    let can_read = |(topic, rights): &(String, Rights)| rules.grant(identity, topic).rights.has(*rights);
+    if wanted.iter().all(can_read) { Ok(()) } else { Err(NO_RIGHT) }
 }
 
 /// The user of a request.
@@ -172,6 +188,7 @@ pub(crate) fn subscriptions(config: &Config, request: &tautline::http::Request<(
     let message = |(topic, place): (&String, Option<Position>)| {
         let message = Object::new("subscribe").text("topic", topic);
         match place {
+            Some(place) if is_all_kept(&place) => message.number("after", 0).end(),
             Some(place) => message.number("after", place.offset).text("epoch", &place.epoch).end(),
             None => message.end(),
         }
@@ -241,14 +258,44 @@ fn stream(topics: Vec<String>, places: Vec<Option<Position>>, (rules, shared): (
 fn places(request: &tautline::http::Request<()>, topics: &[String]) -> Result<Vec<Option<Position>>, Fault> {
     let header = request.headers().get("last-event-id").map(|value| value.to_str().ok().map(str::to_owned));
     // A client that comes back has its place in the header, and the one with which it began in the query still.
+    let has_header = header.is_some();
+    let begin = after(request.uri().query(), topics.len())?;
     let given = header.or_else(|| parameters(request.uri().query(), ID_PARAMETER).next());
-    let Some(text) = given else { return Ok(vec![None; topics.len()]) };
-    let text = text.filter(|text| text.len() <= MOST_ID).ok_or(BAD_PLACE)?;
+    let text = given.unwrap_or_else(|| Some(String::new())).filter(|text| text.len() <= MOST_ID).ok_or(BAD_PLACE)?;
     if text.is_empty() {
-        return Ok(vec![None; topics.len()]);
+        return Ok(vec![begin; topics.len()]);
+    }
+    if begin.is_some() && !has_header {
+        return Err(BAD_AFTER);
     }
     let places = text.split(',').map(place).collect::<Option<Vec<_>>>().ok_or(BAD_PLACE)?;
     if places.len() == topics.len() { Ok(places) } else { Err(BAD_PLACE) }
+}
+
+/// Whether a place is before all messages that are kept, of any epoch.
+fn is_all_kept(place: &Position) -> bool {
+    place.epoch.is_empty()
+}
+
+/// The place of a query's `after` and `epoch`, for all topics or the only one.
+fn after(query: Option<&str>, topics: usize) -> Result<Option<Position>, Fault> {
+    let one = |name: &str| {
+        let mut values = parameters(query, name);
+        let value = values.next().map(|value| value.ok_or(BAD_AFTER)).transpose()?;
+        if values.next().is_some() { Err(BAD_AFTER) } else { Ok(value) }
+    };
+    let (offset, epoch) = match (one(AFTER)?, one(EPOCH)?) {
+        (None, None) => return Ok(None),
+        (offset, epoch) => (offset.and_then(|offset| offset.parse().ok()).ok_or(BAD_AFTER)?, epoch),
+    };
+    let place = Position { epoch: epoch.unwrap_or_default().into(), offset };
+    if fits(&place) && (is_all_kept(&place) || topics == 1) { Ok(Some(place)) } else { Err(BAD_AFTER) }
+}
+
+/// Whether a place has the form of one.
+fn fits(place: &Position) -> bool {
+    let epoch = &place.epoch;
+    epoch.len() <= 256 && !epoch.contains(char::is_control) && (!is_all_kept(place) || place.offset == 0)
 }
 
 /// `EPOCH.OFFSET`, or nothing.
@@ -257,8 +304,8 @@ fn place(text: &str) -> Option<Option<Position>> {
         return Some(None);
     }
     let (epoch, offset) = text.rsplit_once('.')?;
-    let epoch = decode(epoch).filter(|epoch| epoch.len() <= 256 && !epoch.contains(char::is_control))?;
-    Some(Some(Position { epoch: epoch.into(), offset: offset.parse().ok()? }))
+    let place = Position { epoch: decode(epoch)?.into(), offset: offset.parse().ok()? };
+    fits(&place).then_some(Some(place))
 }
 
 /// Writes the hub's messages as events.
@@ -429,11 +476,63 @@ mod tests {
     }
 
     #[test]
+    fn a_query_names_all_that_is_kept_or_one_place() {
+        let topics = ["log:a".to_owned(), "log:b".to_owned()];
+        let begin = |query: &str, topics: &[String]| {
+            let request = Request::get(format!("/events?{query}")).body(()).unwrap();
+            places(&request, topics).map(|places| {
+                places.into_iter().map(|at| at.map(|at| (at.epoch.to_string(), at.offset))).collect::<Vec<_>>()
+            })
+        };
+        let at = |epoch: &str, offset| Some((epoch.to_owned(), offset));
+        assert_eq!(begin("after=0", &topics), Ok(vec![at("", 0), at("", 0)]));
+        assert_eq!(begin("epoch=e%2Cf&after=7", &topics[..1]), Ok(vec![at("e,f", 7)]));
+        assert_eq!(begin("after=0&last-event-id=", &topics[..1]), Ok(vec![at("", 0)]));
+        for query in [
+            "after=",
+            "after=x",
+            "after=-1",
+            "after=1",
+            "after=%ff",
+            "epoch=e",
+            "after=0&after=0",
+            "after=1&epoch=",
+            "after=1&epoch=e&epoch=f",
+            "after=1&epoch=%00",
+            "after=0&last-event-id=e.1",
+            "after=18446744073709551616&epoch=e",
+        ] {
+            assert!(begin(query, &topics[..1]).is_err_and(|fault| fault.status == 400), "{query}");
+        }
+        assert!(begin("after=1&epoch=e", &topics).is_err(), "of several topics");
+        // A browser that comes back has the first query still.
+        let request = Request::get("/events?after=0").header("last-event-id", "e.5").body(()).unwrap();
+        assert_eq!(places(&request, &topics[..1]).unwrap()[0].as_ref().unwrap().offset, 5);
+    }
+
+    #[test]
+    fn a_client_that_was_cut_off_before_its_first_message_begins_with_all_that_is_kept_again() {
+        let topics = || vec!["log:a".to_owned(), "log:b".to_owned()];
+        let all = || vec![place(".0").unwrap(); 2];
+        let mut writer = EventWriter::new(topics(), all(), Duration::from_secs(2));
+        assert_eq!(writer.id().unwrap(), ".0,.0");
+        written(&mut writer, r#"{"type":"subscribed","topic":"log:a","epoch":"e","offset":9}"#);
+        assert_eq!(writer.id().unwrap(), "e.0,.0");
+    }
+
+    #[test]
     fn places_of_other_topics_and_garbage_are_refused() {
         let topics = ["a".to_owned(), "b".to_owned()];
-        for (id, fits) in
-            [("", true), ("-,-", true), ("e.1,-", true), ("e.1", false), ("e.1,f.x", false), ("e,f", false)]
-        {
+        for (id, fits) in [
+            ("", true),
+            ("-,-", true),
+            ("e.1,-", true),
+            (".0,e.1", true),
+            (".1,-", false),
+            ("e.1", false),
+            ("e.1,f.x", false),
+            ("e,f", false),
+        ] {
             let request = Request::get("/events").header("last-event-id", id).body(()).unwrap();
             assert_eq!(places(&request, &topics).is_ok(), fits, "{id}");
         }

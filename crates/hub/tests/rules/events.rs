@@ -150,6 +150,39 @@ fn a_client_that_returns_with_its_place_misses_nothing_and_gets_nothing_twice() 
 }
 
 #[test]
+fn a_stream_begins_with_all_that_is_kept_or_after_an_offset() {
+    let bench = Bench::new("query = \"token\"", RULES);
+    (0..3).for_each(|n| publish(&bench, "log:a", &json!(n)));
+    publish(&bench, "log:b", &json!("b"));
+    let token = token("ann", 60.0, &json!({}));
+    let path = |rest: &str| format!("/events?topic=log:a{rest}&token={token}");
+    let mut all = Events::get(&bench, &path("&after=0"), "");
+    let first = all.message();
+    assert_eq!([&first.0, &all.message().0, &all.message().0], [&json!(0), &json!(1), &json!(2)]);
+    // Two topics; a browser that comes back has the same query, and its place.
+    let mut both = Events::get(&bench, &path("&topic=log:b&after=0"), "");
+    let (mut got, mut last) = (Vec::new(), String::new());
+    for _ in 0..4 {
+        let (data, id) = both.message();
+        got.push(data.to_string());
+        last = id;
+    }
+    got.sort();
+    assert_eq!(got, ["\"b\"", "0", "1", "2"]);
+    drop(both);
+    publish(&bench, "log:a", &json!(3));
+    let mut again = Events::get(&bench, &path("&topic=log:b&after=0"), &format!("Last-Event-ID: {last}\r\n"));
+    assert_eq!(again.message().0, json!(3));
+    let (epoch, offset) = first.1.rsplit_once('.').unwrap();
+    let mut after = Events::get(&bench, &path(&format!("&after={offset}&epoch={epoch}")), "");
+    assert_eq!(after.message().0, json!(1));
+    let mut late = Events::get(&bench, &path(&format!("&after={offset}&epoch=another")), "");
+    assert_eq!(late.next().unwrap().0, "late");
+    assert_eq!(late.message().0, json!(0));
+    bench.end();
+}
+
+#[test]
 fn requests_without_a_right_or_with_faults_are_refused() {
     let bench = Bench::new("cookie = \"session\"", &format!("{RULES}\n[events]\norigins = [\"https://app.example\"]"));
     let good = token("ann", 60.0, &json!({}));
@@ -167,6 +200,10 @@ fn requests_without_a_right_or_with_faults_are_refused() {
         ("GET /events?topic=room&topic=room HTTP/1.1", "", 400),
         ("GET /events?topic=%ff HTTP/1.1", "", 400),
         ("GET /events?topic=log:a HTTP/1.1", "Last-Event-ID: nonsense\r\n", 400),
+        ("GET /events?topic=log:a&after=1 HTTP/1.1", &*bearer, 400),
+        ("GET /events?topic=log:a&after=0 HTTP/1.1", &*bearer, 200),
+        ("GET /events?topic=log:a&after=0 HTTP/1.1", "", 403),
+        ("GET /events?topic=room&after=0 HTTP/1.1", "", 200),
         ("POST /events?topic=room HTTP/1.1", "Content-Length: 0\r\n", 405),
         ("GET /events?topic=room HTTP/1.1", evil, 403),
         ("GET /events?topic=room HTTP/1.1", page, 200),
