@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Fault, response};
 use crate::config::Kind;
-use crate::control::MOST_REVOKED;
+use crate::control::millis;
 use crate::credentials::{Found, bearer};
 use crate::feed::frame;
 use crate::handler::HubHandler;
@@ -14,7 +14,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, depth};
 use crate::repeats::Known;
 use crate::rules::{ApiKey, Grant, Rules, Scope, find_key, is_user};
-use crate::sessions::{Added, CONNECTION, TOKEN};
+use crate::sessions::{Added, CONNECTION, LONGEST, TOKEN};
 use crate::shared::Shared;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -280,7 +280,7 @@ impl HubHandler {
                 match (name, whose, seconds) {
                     ("connections", user, None) => Ok(Operation::Connections(user)),
                     ("disconnect", Some(user), None) => Ok(Operation::Disconnect(user.into(), None)),
-                    ("revoke", Some(name), Some(seconds)) if seconds <= MOST_REVOKED => {
+                    ("revoke", Some(name), Some(seconds)) if seconds <= LONGEST.as_secs() => {
                         Ok(Operation::Disconnect(name.into(), Some(Duration::from_secs(seconds))))
                     }
                     _ => Err(BAD_BODY),
@@ -358,8 +358,9 @@ impl HubHandler {
                 answer.give(Ok(json!({ "users": users, "number": number }).to_string()));
             }
             Operation::Disconnect(user, revoked) => {
-                if let Some(time) = revoked
-                    && hub.revoked.add(&user, time, Instant::now()) == Added::Full
+                let revoked = revoked.map(|time| (time, hub.revoked.next(&user, millis())));
+                if let Some(decision) = revoked
+                    && hub.revoked.add(&user, decision, Instant::now()) == Added::Full
                 {
                     return answer.give(Err(FULL));
                 }

@@ -5,7 +5,7 @@
 
 use crate::credentials::now;
 use crate::protocol::{MOST_DEPTH, depth};
-use crate::sessions::{CONNECTION, Revoked, TOKEN};
+use crate::sessions::{CONNECTION, LONGEST, Revocation, Revoked, TOKEN};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,8 +18,8 @@ const CHANNEL: &str = "$hub/control";
 const PAGE: usize = 500;
 /// The shortest time between two answers to hosts that ask.
 const PER_ANSWER: Duration = Duration::from_secs(1);
-/// The longest time of a revocation that another host names, in seconds.
-pub(crate) const MOST_REVOKED: u64 = 30 * 24 * 3_600;
+/// The most by which the clock of another host counts as ahead, in milliseconds.
+const MOST_AHEAD: u64 = 24 * 3_600_000;
 /// Most bytes of the name of a user or token, and of a host.
 pub(crate) const MOST_NAME: usize = 160;
 
@@ -43,8 +43,8 @@ struct State {
 pub(crate) struct Heard {
     /// Users, or tokens, whose connections end, and single connections.
     pub(crate) end: Vec<Arc<str>>,
-    /// Users and tokens that are refused for a time. One that is over was taken back.
-    pub(crate) revoked: Vec<(Arc<str>, Duration)>,
+    /// Users and tokens that are refused for a time, each with the time of the decision. No time takes a revocation back.
+    pub(crate) revoked: Vec<(Arc<str>, (Duration, u64))>,
     /// Data for all connections of users, as JSON.
     pub(crate) send: Vec<(Arc<str>, Box<RawValue>)>,
 }
@@ -55,9 +55,9 @@ struct News {
     /// Users, or tokens, whose connections end, and single connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     end: Vec<String>,
-    /// Users and tokens that are refused, each until a second since 1970.
+    /// Decisions about users and tokens that are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    revoked: Vec<(String, u64)>,
+    revoked: Vec<Revocation>,
     /// Data for all connections of users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     send: Vec<(String, Box<RawValue>)>,
@@ -117,11 +117,18 @@ impl Control {
         }
     }
 
-    /// Tells the other hosts of a user or token whose connections end, and that is refused until a time, or of a connection.
-    pub(crate) fn pass(&self, name: &str, time: Option<Duration>) {
-        let end = vec![name.to_owned()];
-        let until = time.map(|time| (name.to_owned(), now().saturating_add(time).as_secs()));
-        self.tell(News { end, revoked: until.into_iter().collect(), ..News::default() });
+    /// Tells the other hosts of a user or token whose connections end, and that is refused for a time as decided at another, or of
+    /// a connection.
+    pub(crate) fn pass(&self, name: &str, revoked: Option<(Duration, u64)>) {
+        let told = |(time, at): (Duration, u64)| {
+            let until = if time.is_zero() { 0 } else { now().saturating_add(time).as_secs() };
+            (name.to_owned(), until, at)
+        };
+        self.tell(News {
+            end: vec![name.to_owned()],
+            revoked: revoked.map(told).into_iter().collect(),
+            ..News::default()
+        });
     }
 
     /// Has the other hosts send data to all connections of a user.
@@ -150,19 +157,29 @@ fn hear((own, state): (&str, &Mutex<State>), payload: &[u8]) -> Option<Heard> {
     if ask {
         state.lock().unwrap_or_else(PoisonError::into_inner).is_asked = true;
     }
-    let revoked = revoked.into_iter().filter(|(name, _)| is_name(name));
+    let revoked = revoked.into_iter().filter(|(name, ..)| is_name(name));
     let end = end.into_iter().filter(|name| is_name(name));
     let send = send.into_iter().filter(|(name, data)| is_name(name) && depth(data.get()) <= MOST_DEPTH);
     Some(Heard {
         end: end.map(Into::into).collect(),
-        revoked: revoked.map(|(name, until)| (name.into(), left(until))).collect(),
+        revoked: revoked.filter_map(|(name, until, at)| Some((name.into(), decided(until, at)?))).collect(),
         send: send.map(|(name, data)| (name.into(), data)).collect(),
     })
 }
 
-/// The time until a second since 1970, for which somebody is refused.
-pub(crate) fn left(until: u64) -> Duration {
-    Duration::from_secs(until.saturating_sub(now().as_secs()).min(MOST_REVOKED))
+/// A decision of another host or process: the time for which somebody is refused, none if that was taken back, and the time of the
+/// decision. `None` if it is over.
+pub(crate) fn decided(until: u64, at: u64) -> Option<(Duration, u64)> {
+    let takes_back = until == 0;
+    let end = if takes_back { Duration::from_millis(at).saturating_add(LONGEST) } else { Duration::from_secs(until) };
+    let left = end.checked_sub(now()).filter(|left| !left.is_zero())?;
+    let time = if takes_back { Duration::ZERO } else { left.min(LONGEST) };
+    Some((time, at.min(millis().saturating_add(MOST_AHEAD))))
+}
+
+/// The present millisecond since 1970.
+pub(crate) fn millis() -> u64 {
+    u64::try_from(now().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a text can name a user, a token or a connection.

@@ -3,7 +3,7 @@
 use crate::account::CommonAccount;
 use crate::census::Census;
 use crate::config::Config;
-use crate::control::{Control, is_name, left};
+use crate::control::{Control, decided, is_name};
 use crate::credentials::now;
 use crate::elsewhere::Elsewhere;
 use crate::feed::Feeds;
@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use tautline::{Bridge, Origins, Reply, Request, Totals};
 
-/// The begin of the name of a revocation among totals. Its number is the second since 1970 at which it ends.
+/// The begin of the name of a revocation among totals. The millisecond of its decision follows, and then its own name. Its number is
+/// the second since 1970 at which it ends, or 0 if it was taken back.
 const REVOKED: &str = "revoked/";
 
 /// A hub: makes the handlers of a server. Clones are one hub.
@@ -153,8 +154,8 @@ impl Hub {
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = self.0.census.totals();
-        for (name, until) in self.0.revoked.list(Instant::now(), now().as_secs()) {
-            totals.put(format!("{REVOKED}{name}"), until);
+        for (name, until, at) in self.0.revoked.list(Instant::now(), now().as_secs()) {
+            totals.put(format!("{REVOKED}{at}/{name}"), until);
         }
         totals
     }
@@ -163,8 +164,10 @@ impl Hub {
     pub fn add_totals(&self, totals: &Totals) {
         self.0.census.add_totals(totals);
         for (name, until) in totals.iter() {
-            if let Some(name) = name.strip_prefix(REVOKED).filter(|name| is_name(name)) {
-                self.0.revoke(&name.into(), left(until));
+            let Some((at, name)) = name.strip_prefix(REVOKED).and_then(|name| name.split_once('/')) else { continue };
+            let decision = at.parse().ok().and_then(|at| decided(until, at));
+            if let Some(decision) = decision.filter(|_| is_name(name)) {
+                self.0.revoke(&name.into(), decision);
             }
         }
     }

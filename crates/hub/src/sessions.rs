@@ -167,43 +167,76 @@ pub(crate) const TOKEN: char = '\u{1}';
 pub(crate) const CONNECTION: char = '\u{2}';
 
 /// Users whose tokens are refused for a time, and single tokens.
+///
+/// Hosts tell each other about them in any order, also after a time without a connection. Each revocation has the time of its
+/// decision, and counts only if nothing decided later has taken it back.
 #[derive(Default)]
-pub(crate) struct Revoked(Mutex<Users<Instant>>);
+pub(crate) struct Revoked(Mutex<Users<Decision>>);
+
+/// The last decision about a user or token.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    /// The time at which it was made, in milliseconds since 1970.
+    at: u64,
+    /// Its end. What was taken back is remembered for longer than any revocation can last.
+    until: Instant,
+    takes_back: bool,
+}
+
+/// A decision as hosts tell it to each other: the name, the second since 1970 at which a revocation ends or 0 if it was taken back,
+/// and the millisecond since 1970 of the decision.
+pub(crate) type Revocation = (String, u64, u64);
 
 /// Most users and tokens that are revoked at a time.
 const MOST_REVOKED: usize = 10_000;
+/// The longest time of a revocation.
+pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// The result of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     New,
-    /// It was revoked for that time already.
+    /// It was revoked for that time already, or a later decision is known.
     Known,
     /// There are too many.
     Full,
 }
 
 impl Revoked {
-    /// Refuses the tokens of a user, or one token. A time that ends sooner than that of before shortens nothing, unless it is over
-    /// at once.
-    pub(crate) fn add(&self, name: &Arc<str>, time: Duration, now: Instant) -> Added {
+    /// The time of a decision about a name that is made now: later than all that are known here, also if the clock of another host
+    /// is ahead. `since` are the milliseconds since 1970.
+    pub(crate) fn next(&self, name: &str, since: u64) -> u64 {
+        lock(&self.0).map.get(name).map_or(since, |last| since.max(last.at.saturating_add(1)))
+    }
+
+    /// Refuses the tokens of a user, or one token, as was decided at a time. No time takes a revocation back, and a time that ends
+    /// sooner than that of before shortens nothing.
+    pub(crate) fn add(&self, name: &Arc<str>, (time, at): (Duration, u64), now: Instant) -> Added {
         let mut users = lock(&self.0);
         if users.map.len() >= MOST_REVOKED {
-            users.map.retain(|_, until| *until > now);
+            users.map.retain(|_, last| last.until > now && !last.takes_back);
             users.names = users.map.keys().map(|name| name_memory(name)).sum();
         }
         let before = users.map.get(name).copied();
         if before.is_none() && users.map.len() >= MOST_REVOKED {
             return Added::Full;
         }
-        let Some(until) = now.checked_add(time) else { return Added::Full };
-        // Hosts tell each other whole seconds.
-        let is_known = before.is_some_and(|before| before + Duration::from_secs(2) > until);
-        if time.is_zero() {
-            users.remove(name);
-        } else if !is_known {
-            users.insert(name, until);
+        let takes_back = time.is_zero();
+        let Some(until) = now.checked_add(if takes_back { LONGEST } else { time }) else { return Added::Full };
+        let mut decision = Decision { at, until, takes_back };
+        let mut is_known = false;
+        match before {
+            Some(before) if before.takes_back == takes_back => {
+                // Hosts tell each other whole seconds, which must not prolong it.
+                is_known = before.until + Duration::from_secs(2) > until;
+                decision.at = at.max(before.at);
+                decision.until = if is_known { before.until } else { until };
+            }
+            // Of two in the same millisecond, the revocation counts on all hosts.
+            Some(before) if before.at > at || before.at == at && takes_back => return Added::Known,
+            _ => {}
         }
+        users.insert(name, decision);
         if is_known { Added::Known } else { Added::New }
     }
 
@@ -215,20 +248,23 @@ impl Revoked {
 
     pub(crate) fn has(&self, name: &str, now: Instant) -> bool {
         let mut users = lock(&self.0);
-        let Some(until) = users.map.get(name) else { return false };
-        let is_revoked = *until > now;
-        if !is_revoked {
+        let Some(last) = users.map.get(name).copied() else { return false };
+        if last.until <= now {
             users.remove(name);
+            return false;
         }
-        is_revoked
+        !last.takes_back
     }
 
-    /// All that are revoked, each until a second since 1970. `since` is the present one.
-    pub(crate) fn list(&self, now: Instant, since: u64) -> Vec<(String, u64)> {
+    /// All decisions that hold. `since` is the present second since 1970.
+    pub(crate) fn list(&self, now: Instant, since: u64) -> Vec<Revocation> {
         let users = lock(&self.0);
-        let left = |until: &Instant| until.saturating_duration_since(now).as_secs();
-        let all = users.map.iter().map(|(name, until)| (name.to_string(), since + left(until)));
-        all.filter(|(_, until)| *until > since).collect()
+        let told = |(name, last): (&Arc<str>, &Decision)| {
+            let left = last.until.saturating_duration_since(now).as_secs();
+            let until = if last.takes_back { 0 } else { since + left };
+            (left > 0).then(|| (name.to_string(), until, last.at))
+        };
+        users.map.iter().filter_map(told).collect()
     }
 
     /// Its memory, in bytes.
@@ -343,8 +379,8 @@ mod tests {
         let second = Duration::from_secs(1);
         for user in &users {
             assert_eq!(conns().map(|conn| sessions.enter((user, conn), 2)), [true, true, false]);
-            assert_eq!(revoked.add(user, second, now), Added::New);
-            assert_eq!(revoked.add(user, second, now), Added::Known);
+            assert_eq!(revoked.add(user, (second, 1), now), Added::New);
+            assert_eq!(revoked.add(user, (second, 1), now), Added::Known);
         }
         for memory in [sessions.memory(), revoked.memory()] {
             assert!((150_000..400_000).contains(&memory), "{memory}");
@@ -362,17 +398,43 @@ mod tests {
     fn a_revocation_ends_and_their_number_is_bounded() {
         let (revoked, now) = (Revoked::default(), Instant::now());
         let second = Duration::from_secs(1);
-        assert_eq!(revoked.add(&"ann".into(), second, now), Added::New);
+        let add = |name: &str, now| revoked.add(&name.into(), (second, 1), now);
+        assert_eq!(add("ann", now), Added::New);
         assert!(revoked.has("ann", now) && !revoked.has("bob", now));
         assert!(!revoked.has("ann", now + second));
         for number in 0..MOST_REVOKED {
-            assert_eq!(revoked.add(&number.to_string().into(), second, now), Added::New);
+            assert_eq!(add(&number.to_string(), now), Added::New);
         }
-        assert_eq!(revoked.add(&"one more".into(), second, now), Added::Full);
-        assert_eq!(revoked.add(&"one more".into(), second, now + second), Added::New, "the others are over");
-        assert_eq!(revoked.list(now + second, 7), [("one more".to_owned(), 8)]);
-        assert_eq!(revoked.add(&"one more".into(), Duration::ZERO, now + second), Added::Known);
-        assert!(!revoked.has("one more", now + second), "it was taken back");
+        assert_eq!(add("one more", now), Added::Full);
+        assert_eq!(add("one more", now + second), Added::New, "the others are over");
+        assert_eq!(revoked.list(now + second, 7), [("one more".to_owned(), 8, 1)]);
+        for number in 1..MOST_REVOKED {
+            assert_eq!(revoked.add(&number.to_string().into(), (Duration::ZERO, 1), now + second), Added::New);
+        }
+        assert_eq!(add("another", now + second), Added::New, "those that were taken back make room");
+        assert_eq!(revoked.list(now + second, 7).len(), 2);
+    }
+
+    #[test]
+    fn the_decision_that_was_made_last_counts_in_any_order() {
+        let (user, now) = (Arc::<str>::from("ann"), Instant::now());
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+        let decisions = [(hour, 1), (Duration::ZERO, 2), (minute, 3), (minute, 3)];
+        for order in [[0, 1, 2, 3], [2, 1, 0, 3], [1, 2, 3, 0], [1, 0, 3, 2]] {
+            let revoked = Revoked::default();
+            order.iter().for_each(|decision| _ = revoked.add(&user, decisions[*decision], now));
+            assert!(revoked.has(&user, now), "{order:?}");
+        }
+        let revoked = Revoked::default();
+        for decision in [(hour, 1), (Duration::ZERO, 2), (hour, 1), (hour, 0)] {
+            revoked.add(&user, decision, now);
+        }
+        assert!(!revoked.has(&user, now), "it was taken back");
+        assert_eq!(revoked.list(now, 7), [("ann".to_owned(), 0, 2)]);
+        assert_eq!((revoked.next(&user, 1), revoked.next(&user, 9)), (3, 9));
+        assert_eq!(revoked.add(&user, (minute, 2), now), Added::New, "of one time, the revocation counts");
+        assert_eq!(revoked.add(&user, (Duration::ZERO, 2), now), Added::Known);
+        assert!(revoked.has(&user, now) && !revoked.has(&user, now + minute));
     }
 
     #[test]

@@ -80,15 +80,15 @@ impl Shared {
     }
 
     fn take(&self, Heard { end, revoked, send }: Heard) {
-        revoked.iter().for_each(|(name, left)| self.revoke(name, *left));
+        revoked.iter().for_each(|(name, decision)| self.revoke(name, *decision));
         end.iter().for_each(|name| self.end_all(name));
         send.iter().for_each(|(user, data)| self.send_here(user, data.get()));
     }
 
-    /// Refuses the tokens of a user, or one token, on this host.
-    pub(crate) fn revoke(&self, name: &Arc<str>, left: Duration) {
-        match self.revoked.add(name, left, Instant::now()) {
-            Added::New if !left.is_zero() => self.end_all(name),
+    /// Refuses the tokens of a user, or one token, on this host, for a time as decided at another.
+    pub(crate) fn revoke(&self, name: &Arc<str>, decision: (Duration, u64)) {
+        match self.revoked.add(name, decision, Instant::now()) {
+            Added::New if !decision.0.is_zero() => self.end_all(name),
             Added::New | Added::Known => {}
             Added::Full => log::warn!("too many users are revoked: add them to `revoked` in the file of rules"),
         }

@@ -4,10 +4,10 @@ use crate::api::post;
 use crate::bench::{Bench, ask, named_token, next, subscribe, token, until};
 use crate::helpers::PATIENCE;
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tautline::{Bridge, MemoryBroker, Outgoing, Socket};
+use tautline::{Bridge, Broker, BrokerError, BrokerLink, Inbox, MemoryBroker, Order, Outgoing, Socket};
 use tautline_hub::Config;
 
 const RULES: &str = "
@@ -74,6 +74,73 @@ fn a_user_is_revoked_on_all_hosts_and_on_those_that_come_later() {
     eventually("it is taken back", || !is_refused(&two, &of_ann) && !is_refused(&three, &of_ann));
     two.end();
     three.end();
+}
+
+/// A host's way to a broker that passes everything to all others, until it is cut.
+struct Way {
+    all: Arc<Mutex<Vec<(u64, Inbox)>>>,
+    number: u64,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Broker for Way {
+    fn name(&self) -> &str {
+        "a way that can be cut"
+    }
+
+    fn run(&mut self, link: &mut BrokerLink) -> Result<(), BrokerError> {
+        let is_open = |link: &BrokerLink| !link.is_stopped() && !self.is_cut.load(Ordering::Relaxed);
+        if is_open(link) {
+            self.all.lock().unwrap().push((self.number, link.inbox()));
+            link.connected();
+        }
+        while is_open(link) {
+            while let Some(order) = link.next_order() {
+                let Order::Publish { topic, message } = order else { continue };
+                for (_, inbox) in self.all.lock().unwrap().iter().filter(|(number, _)| *number != self.number) {
+                    inbox.deliver(&topic, message.kind(), message.payload());
+                }
+            }
+            link.wait(Duration::from_millis(20));
+        }
+        self.all.lock().unwrap().retain(|(number, _)| *number != self.number);
+        if link.is_stopped() { Ok(()) } else { Err("it is cut".into()) }
+    }
+}
+
+#[test]
+fn a_revocation_that_was_taken_back_does_not_return_from_a_host_that_was_away() {
+    let (all, is_cut) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let [one, two] = [0, 1].map(|number| {
+        let bridge = Bridge::start(Way { all: Arc::clone(&all), number, is_cut: is_cut.clone() }).unwrap();
+        Bench::on(Some(bridge), "", RULES)
+    });
+    let [ann, bob, carl] = ["ann", "bob", "carl"].map(|user| token(user, 600.0, &json!({})));
+    let revoke = |host: &Bench, user: &str, seconds: u64| {
+        assert_eq!(post(host, "revoke", &json!({ "user": user, "seconds": seconds })).0, 200);
+    };
+    let both_refuse = |token: &str| is_refused(&one, token) && is_refused(&two, token);
+    let both_accept = |token: &str| !is_refused(&one, token) && !is_refused(&two, token);
+    for (user, token) in [("ann", &ann), ("bob", &bob)] {
+        eventually("it reaches both", || {
+            revoke(&one, user, 500);
+            both_refuse(token)
+        });
+    }
+    is_cut.store(true, Ordering::Relaxed);
+    eventually("both are alone", || all.lock().unwrap().is_empty());
+    // The other host does not hear that ann's is taken back, and bob's is taken back there and decided anew.
+    revoke(&one, "ann", 0);
+    revoke(&two, "bob", 0);
+    revoke(&two, "bob", 300);
+    revoke(&one, "carl", 300);
+    assert!(!is_refused(&one, &ann) && is_refused(&two, &ann) && !is_refused(&two, &carl));
+    is_cut.store(false, Ordering::Relaxed);
+    eventually("both hear each other again", || both_refuse(&carl));
+    eventually("it is taken back on both", || both_accept(&ann));
+    assert!(both_refuse(&bob));
+    one.end();
+    two.end();
 }
 
 #[test]
@@ -149,12 +216,12 @@ fn words_of_other_hosts_without_form_or_bound_harm_nobody() {
     let evil = Bridge::start(broker).unwrap();
     let mut ann = one.connect(&token("ann", 600.0, &json!({})));
     let long = "x".repeat(1_000);
-    let many: Vec<(String, u64)> = (0..20_000).map(|number| (format!("user{number}"), u64::MAX)).collect();
+    let many: Vec<_> = (0..20_000).map(|number| (format!("user{number}"), u64::MAX, u64::MAX)).collect();
     let words = [
         "garbage".to_owned(),
         "[]".to_owned(),
         json!({ "host": "evil", "end": [long, "a\u{7}", ""] }).to_string(),
-        json!({ "host": "evil", "revoked": [["x", -1]] }).to_string(),
+        json!({ "host": "evil", "revoked": [["x", -1, 1]] }).to_string(),
         json!({ "host": "evil", "revoked": many }).to_string(),
     ];
     eventually("the last word is heard", || {
