@@ -10,7 +10,7 @@ export interface HubMessage<T = unknown> {
 export interface SubscribeOptions {
   /** The last offset that the client has, from an earlier life. Without it, a topic with history begins with now. */
   after?: number;
-  /** The epoch of `after`. */
+  /** The epoch of `after`. Without it, an offset counts as one of the present epoch, or as late beyond its last message. */
   epoch?: string;
   /** The name as which the client is a member of the topic. */
   as?: string;

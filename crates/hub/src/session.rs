@@ -31,7 +31,8 @@ pub struct Subscribe {
 impl Subscribe {
     /// From the message behind this offset on, the last that the client has, with its epoch from an earlier life.
     ///
-    /// With 0 from the begin of the history that is kept.
+    /// With 0 from the begin of the history that is kept. Another offset without an epoch counts as one of the present epoch, or as
+    /// [late](Event::Late) if the topic has not come so far.
     #[must_use]
     pub fn after(mut self, offset: u64, epoch: Option<String>) -> Self {
         self.after = Some((offset, epoch));

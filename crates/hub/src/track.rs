@@ -119,7 +119,11 @@ impl CatchUp {
     /// messages are kept.
     pub(crate) fn begin(&mut self, topic: &str, kind: Kind, at: &Position) -> Option<String> {
         self.stage = Stage::Behind;
-        let is_known = self.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
+        let is_known = match self.epoch.as_deref() {
+            Some(epoch) => *epoch == *at.epoch,
+            // One beyond the present end is of another life, as far as this host can tell.
+            None => self.after.is_none_or(|after| after <= at.offset),
+        };
         let misses = self.is_barred && !(is_known && self.after == Some(at.offset));
         self.is_late = !is_known && !self.is_barred && kind == Kind::History && self.after.is_some();
         self.after = match kind {

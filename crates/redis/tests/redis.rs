@@ -326,8 +326,9 @@ fn history_is_whole_over_restarts_of_hosts_and_the_broker() {
             }
             _ => {}
         }
+        let epoch = roams.position("log:a").and_then(|(_, epoch)| epoch);
         roams = hosts[usize::from(round % 2 == 1)].client();
-        subscribe(&roams, "log:a", Subscribe::default().after(last, None));
+        subscribe(&roams, "log:a", Subscribe::default().after(last, epoch));
     }
     while roamed < sent {
         assert_eq!(message(&roams).data, roamed.to_string());

@@ -237,8 +237,9 @@ class HubClient:
     ) -> Subscription:
         """Subscribes to a topic, now and on each later connection. A second call for a topic replaces the first.
 
-        ``after`` is the last offset that the client has, and ``epoch`` its epoch; without it, a topic with history
-        begins with now. ``as_`` is the name as which the client is a member. ``on_late`` says that messages up to the
+        ``after`` is the last offset that the client has; without it, a topic with history begins with now. ``epoch``
+        is its epoch; without it, an offset counts as one of the present epoch, or as late beyond its last message.
+        ``as_`` is the name as which the client is a member. ``on_late`` says that messages up to the
         subscription's new ``after`` are not kept any more. ``on_members`` gets all members after each change,
         and ``on_count`` their number, about once in a second.
         """
