@@ -1,52 +1,21 @@
 //! Memory that clients of a hub can make it hold, measured by a counting allocator.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../testkit/measuring/sys.rs"]
+mod measuring;
+
+use measuring::{PEAK, alone, live};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Config, Counters, Server, ServerHandle};
 use tautline_hub::{Append, Done, Following, Hub, Kind, Log, Page, Position, Sink};
 
-struct Measuring;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all calls pass unchanged to the system allocator.
-unsafe impl GlobalAlloc for Measuring {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let before = LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        PEAK.fetch_max(before + layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Measuring = Measuring;
-
 const MIB: usize = 1 << 20;
 /// Longest wait. A test that waits longer fails.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Lets one test run at a time, because all share the counting allocator.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn live() -> usize {
-    LIVE.load(Ordering::Relaxed)
-}
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
