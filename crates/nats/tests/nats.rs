@@ -3,27 +3,26 @@
 
 #[path = "../../hub/tests/helpers/mod.rs"]
 mod helpers;
+#[path = "../../hub/tests/helpers/hosts.rs"]
+mod hosts;
 #[path = "../../hub/tests/helpers/kinds.rs"]
 mod kinds;
 
-use helpers::{PATIENCE, message, publish, subscribe, wait};
-use std::collections::{BTreeMap, BTreeSet};
+use helpers::{PATIENCE, message, publish, subscribe};
+use hosts::{Host, Process, certificates, eventually, folder, port};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-use tautline::{Bridge, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
-use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Position, Rules, Subscribe};
+use std::time::Duration;
+use tautline::{Bridge, Kind, Outgoing, Reach, Withheld};
+use tautline_hub::{Append, Kind as HubKind, Log, LogError, Position, Rules, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
-/// A nats-server with files of its own. It ends with the test.
+/// A nats-server with files of its own.
 struct Nats {
-    child: Child,
+    process: Process,
     port: u16,
-    folder: PathBuf,
-    options: Vec<String>,
 }
 
 impl Nats {
@@ -32,78 +31,28 @@ impl Nats {
     }
 
     fn start_with(options: &[&str]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("tautline-nats-{}-{number}", std::process::id()));
-        let options = options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
-        Self { child: spawn(port, &folder, &options), port, folder, options }
+        let program = std::env::var_os("TAUTLINE_NATS_SERVER").unwrap_or_else(|| panic!("run `cargo xtask hub`"));
+        let (mut command, port, folder) = (Command::new(program), port(), folder());
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]);
+        command.arg(&folder).args(options);
+        Self { process: Process::start(command, folder), port }
     }
 
     fn config(&self) -> NatsConfig {
         NatsConfig::new(format!("nats://127.0.0.1:{}", self.port))
     }
 
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    fn host(&self) -> Host {
+        self.host_with(Rules::open())
     }
 
-    fn restart(&mut self) {
-        self.child = spawn(self.port, &self.folder, &self.options);
-    }
-}
-
-fn spawn(port: u16, folder: &std::path::Path, options: &[String]) -> Child {
-    let program = std::env::var_os("TAUTLINE_NATS_SERVER").unwrap_or_else(|| panic!("run `cargo xtask hub`"));
-    let mut command = Command::new(program);
-    command
-        .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])
-        .arg(folder)
-        .args(options);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.folder);
+    fn host_with(&self, rules: Rules) -> Host {
+        host(self.config(), rules)
     }
 }
 
-struct Host {
-    server: ServerHandle,
-    bridge: Bridge,
-}
-
-impl Host {
-    fn start(nats: &Nats) -> Self {
-        Self::start_with(nats, Rules::open())
-    }
-
-    fn start_with(nats: &Nats, rules: Rules) -> Self {
-        let bridge = Bridge::start(NatsBroker::new(nats.config())).unwrap();
-        let log = NatsLog::start(nats.config()).unwrap();
-        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone())).with_rules(rules);
-        let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).bridge(bridge.clone());
-        Self { server: server.start(hub.handlers()).unwrap(), bridge }
-    }
-
-    fn client(&self) -> Client {
-        helpers::client(&self.server)
-    }
-
-    fn stop(self) {
-        helpers::stop(self.server);
-    }
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn host(config: NatsConfig, rules: Rules) -> Host {
+    Host::start(NatsBroker::new(config.clone()), NatsLog::start(config).unwrap(), rules)
 }
 
 #[test]
@@ -123,15 +72,7 @@ fn passwords_open_a_server() {
 #[test]
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn a_server_with_tls_is_known_by_its_authority() {
-    let authority = Authority::new("broker").unwrap();
-    let leaf = authority.issue(&Leaf::new(&["127.0.0.1"])).unwrap();
-    let folder = std::env::temp_dir().join(format!("tautline-nats-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let [chain, key, own, other] = ["chain", "key", "own", "other"].map(|name| folder.join(name));
-    std::fs::write(&chain, &leaf.chain).unwrap();
-    std::fs::write(&key, &leaf.key).unwrap();
-    std::fs::write(&own, authority.certificate()).unwrap();
-    std::fs::write(&other, Authority::new("another").unwrap().certificate()).unwrap();
+    let (folder, [chain, key, own, other]) = certificates();
     let [chain, key] = [&chain, &key].map(|file| file.to_str().unwrap());
     let nats = Nats::start_with(&["--tls", "--tlscert", chain, "--tlskey", key]);
     let knows = |file: &PathBuf| {
@@ -196,10 +137,10 @@ fn core_topics_pass_between_hosts_and_come_back_after_an_outage() {
         let expected: Vec<_> = (0..100).map(|n| (Kind::Text, n.to_string().into_bytes())).collect();
         assert_eq!(got[..100], expected[..], "in order, in round {round}");
         assert_eq!(got[100], (Kind::Binary, b"text as binary".to_vec()));
-        nats.kill();
+        nats.process.kill();
         eventually("the broker is known to be away", || bridges.iter().all(|bridge| !bridge.counters().connected));
         assert_eq!(bridges[1].publish(topic, Outgoing::text("withheld")), Reach::ThisHost(Withheld::Away));
-        nats.restart();
+        nats.process.restart();
     }
     assert_eq!(own.load(Ordering::Relaxed), 0, "a host does not hear itself");
 }
@@ -208,100 +149,22 @@ fn core_topics_pass_between_hosts_and_come_back_after_an_outage() {
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn history_is_whole_over_restarts_of_hosts_and_the_broker() {
     let mut nats = Nats::start();
-    let mut hosts = [Host::start(&nats), Host::start(&nats)];
-    // One client stays on its host.
-    let publisher = hosts[0].client();
-    let stays = hosts[0].client();
-    subscribe(&stays, "log:a", Subscribe::default());
-    let first = publish(&publisher, "log:a", None, "0").unwrap();
-    let mut sent = 1;
-    // One client roams, with the offset that it has.
-    let mut roams = hosts[1].client();
-    subscribe(&roams, "log:a", Subscribe::default().after(first, None));
-    let mut roamed = 1;
-    for round in 0..4 {
-        for _ in 0..100 {
-            publish(&publisher, "log:a", None, &sent.to_string());
-            sent += 1;
-        }
-        let mut last = 0;
-        for _ in 0..50 + 20 * round {
-            let message = message(&roams);
-            assert_eq!(message.data, roamed.to_string());
-            (roamed, last) = (roamed + 1, message.offset.unwrap());
-        }
-        match round {
-            0 => {
-                nats.kill();
-                // Published while the broker is away, and taken once it is back.
-                let id = publisher.publish("log:a", None, &sent.to_string()).unwrap();
-                sent += 1;
-                nats.restart();
-                wait(&publisher, |event| matches!(event, Event::Published(other, _) if other == id).then_some(()));
-            }
-            1 => {
-                let next = Host::start(&nats);
-                std::mem::replace(&mut hosts[1], next).stop();
-            }
-            _ => {}
-        }
-        let epoch = roams.position("log:a").and_then(|(_, epoch)| epoch);
-        roams = hosts[usize::from(round % 2 == 1)].client();
-        subscribe(&roams, "log:a", Subscribe::default().after(last, epoch));
-    }
-    while roamed < sent {
-        assert_eq!(message(&roams).data, roamed.to_string());
-        roamed += 1;
-    }
-    for n in 0..sent {
-        assert_eq!(message(&stays).data, n.to_string());
-    }
-    // Another stream's offsets mean nothing.
-    let late = hosts[1].client();
-    late.subscribe("log:a", Subscribe::default().after(1, Some("another".into()))).unwrap();
-    wait(&late, |event| matches!(event, Event::Late(..)).then_some(()));
-    hosts.into_iter().for_each(Host::stop);
+    let config = nats.config();
+    hosts::history_is_whole(&mut nats.process, || host(config.clone(), Rules::open()));
 }
 
 #[test]
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn hosts_share_latest_values_and_members() {
     let nats = Nats::start();
-    let hosts = [Host::start(&nats), Host::start(&nats)];
-    eventually("the broker is connected", || hosts.iter().all(|host| host.bridge.counters().connected));
-    let [here, there] = [&hosts[0], &hosts[1]].map(Host::client);
-    for round in 0..20 {
-        for key in ["EUR/USD", "EUR.GBP", "*"] {
-            publish(&here, "latest:prices", Some(key), &round.to_string());
-        }
-    }
-    subscribe(&there, "latest:prices", Subscribe::default());
-    let got: BTreeMap<_, _> = (0..3).map(|_| message(&there)).map(|one| (one.key.unwrap(), one.data)).collect();
-    assert_eq!(got.keys().map(String::as_str).collect::<Vec<_>>(), ["*", "EUR.GBP", "EUR/USD"]);
-    assert!(got.values().all(|data| data == "19"), "{got:?}");
-    publish(&here, "latest:prices", Some("*"), "20");
-    assert_eq!(message(&there).data, "20");
-
-    subscribe(&here, "room", Subscribe::default().as_member("here"));
-    there.subscribe("room", Subscribe::default().as_member("there").with_presence()).unwrap();
-    let mut names = BTreeSet::new();
-    while names.len() < 2 {
-        match there.next_within(PATIENCE).unwrap() {
-            Event::Members(_, members) => names.extend(members.into_iter().map(|(_, name)| name)),
-            Event::Joined(.., name) => _ = names.insert(name),
-            _ => {}
-        }
-    }
-    drop(here);
-    wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
-    hosts.into_iter().for_each(Host::stop);
+    hosts::latest_values_and_members_are_shared([0; 2].map(|_| nats.host()));
 }
 
 #[test]
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn the_rules_decide_the_kinds_of_topics_on_all_hosts() {
     let nats = Nats::start();
-    kinds::by_the_rules(&nats.folder, |rules| Host::start_with(&nats, rules).server);
+    kinds::by_the_rules(&nats.process.folder, |rules| nats.host_with(rules).server);
 }
 
 /// Appends to a log, and waits for the place.
@@ -334,7 +197,7 @@ fn identifiers_are_data_and_those_of_one_topic_are_not_those_of_another() {
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn messages_of_other_programs_that_are_no_json_harm_no_reader() {
     let nats = Nats::start();
-    let host = Host::start(&nats);
+    let host = nats.host();
     let publisher = host.client();
     let first = publish(&publisher, "log:a", None, "0").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -375,9 +238,9 @@ fn a_server_without_room_refuses_with_a_remedy_until_it_has_room() {
     let reason = refusal.reason().unwrap();
     assert!(reason.contains("10047") && reason.contains("Retention::bytes"), "{reason}");
     assert_eq!(append(&log, "log:a", None, "1"), Err(LogError::Away));
-    nats.kill();
+    nats.process.kill();
     std::fs::write(&file, "jetstream { max_file_store: 10GB }\n").unwrap();
-    nats.restart();
+    nats.process.restart();
     eventually("it is not refused any more", || refusal.reason().is_none());
     eventually("messages are stored", || append(&log, "log:a", None, "1").is_ok());
     std::fs::remove_file(&file).unwrap();
@@ -396,7 +259,7 @@ fn replicas_without_a_cluster_and_wrong_passwords_are_refusals_and_outages_are_n
     }
     let log = NatsLog::start(at("right")).unwrap();
     assert!(appends(&log));
-    nats.kill();
+    nats.process.kill();
     eventually("the server is away", || append(&log, "log:a", None, "1") == Err(LogError::Away));
     assert_eq!(log.refusal().reason(), None);
 }

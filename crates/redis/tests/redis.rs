@@ -3,44 +3,29 @@
 
 #[path = "../../hub/tests/helpers/mod.rs"]
 mod helpers;
+#[path = "../../hub/tests/helpers/hosts.rs"]
+mod hosts;
 #[path = "../../hub/tests/helpers/kinds.rs"]
 mod kinds;
 
 use helpers::{PATIENCE, message, publish, subscribe, wait};
-use std::collections::{BTreeMap, BTreeSet};
+use hosts::{Host, Process, certificates, eventually, folder, is_connected, port, publish_until_stored};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tautline::{Bridge, BrokerCounters, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
-use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{
-    Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Page, Position, Rules, Subscribe,
-};
+use tautline::{Bridge, Kind, Outgoing, Reach, Withheld};
+use tautline_hub::{Append, Client, Event, Kind as HubKind, Log, LogError, Page, Position, Rules, Subscribe};
 use tautline_redis::{RedisBroker, RedisConfig, RedisLog};
 
 /// Options of a server that stores each message on its disk before it answers.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// A redis-server with files of its own. It ends with the test.
+/// A redis-server with files of its own.
 struct Redis {
-    child: Child,
+    process: Process,
     port: u16,
-    folder: PathBuf,
-    options: Vec<String>,
-}
-
-fn port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn folder() -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("tautline-redis-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 impl Redis {
@@ -49,22 +34,14 @@ impl Redis {
     }
 
     fn start_at(port: u16, options: &[&str]) -> Self {
-        let folder = folder();
-        let options = options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
-        Self { child: spawn(port, &folder, &options), port, folder, options }
+        let (mut command, folder) = (Command::new("redis-server"), folder());
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]);
+        command.arg(&folder).args(options);
+        Self { process: Process::start(command, folder), port }
     }
 
     fn config(&self) -> RedisConfig {
         RedisConfig::new(format!("redis://127.0.0.1:{}", self.port))
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn restart(&mut self) {
-        self.child = spawn(self.port, &self.folder, &self.options);
     }
 
     /// The output of redis-cli, once the server is there.
@@ -83,57 +60,12 @@ impl Redis {
     }
 }
 
-fn spawn(port: u16, folder: &std::path::Path, options: &[String]) -> Child {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]).arg(folder).args(options);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+fn host(config: &RedisConfig) -> Host {
+    host_with(config, Rules::open())
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct Host {
-    server: ServerHandle,
-    bridge: Bridge,
-}
-
-impl Host {
-    fn start(config: &RedisConfig) -> Self {
-        Self::start_with(config, Rules::open())
-    }
-
-    fn start_with(config: &RedisConfig, rules: Rules) -> Self {
-        let bridge = Bridge::start(RedisBroker::new(config.clone())).unwrap();
-        let log = RedisLog::start(config.clone()).unwrap();
-        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone())).with_rules(rules);
-        let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).bridge(bridge.clone());
-        Self { server: server.start(hub.handlers()).unwrap(), bridge }
-    }
-
-    fn client(&self) -> Client {
-        helpers::client(&self.server)
-    }
-
-    fn stop(self) {
-        helpers::stop(self.server);
-    }
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn is_connected(bridge: &Bridge) -> bool {
-    let BrokerCounters { connected, .. } = bridge.counters();
-    connected
+fn host_with(config: &RedisConfig, rules: Rules) -> Host {
+    Host::start(RedisBroker::new(config.clone()), RedisLog::start(config.clone()).unwrap(), rules)
 }
 
 fn append_as(log: &RedisLog, topic: &str, append: Append) -> Result<Position, LogError> {
@@ -175,7 +107,7 @@ fn is_refused(log: &RedisLog, remedy: &str) {
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn the_rules_decide_the_kinds_of_topics_on_all_hosts() {
     let redis = Redis::start(&[]);
-    kinds::by_the_rules(&redis.folder, |rules| Host::start_with(&redis.config(), rules).server);
+    kinds::by_the_rules(&redis.process.folder, |rules| host_with(&redis.config(), rules).server);
 }
 
 #[test]
@@ -204,7 +136,7 @@ fn passwords_rights_and_room_are_refusals_until_they_are_remedied_and_outages_ar
     tell(&["CONFIG", "SET", "maxmemory", "0"]);
     eventually("it is not refused any more", || log.refusal().reason().is_none());
     store(&log, "log:a", "3");
-    redis.kill();
+    redis.process.kill();
     eventually("the server is away", || append(&log, "log:a", None, "4") == Err(LogError::Away));
     assert_eq!(log.refusal().reason(), None);
 }
@@ -212,14 +144,7 @@ fn passwords_rights_and_room_are_refusals_until_they_are_remedied_and_outages_ar
 #[test]
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn a_server_with_tls_is_known_by_its_authority() {
-    let authority = Authority::new("broker").unwrap();
-    let leaf = authority.issue(&Leaf::new(&["127.0.0.1"])).unwrap();
-    let folder = folder();
-    let [chain, key, own, other] = ["chain", "key", "own", "other"].map(|name| folder.join(name));
-    std::fs::write(&chain, &leaf.chain).unwrap();
-    std::fs::write(&key, &leaf.key).unwrap();
-    std::fs::write(&own, authority.certificate()).unwrap();
-    std::fs::write(&other, Authority::new("another").unwrap().certificate()).unwrap();
+    let (folder, [chain, key, own, other]) = certificates();
     let [chain, key] = [&chain, &key].map(|file| file.to_str().unwrap());
     let tls = port().to_string();
     let options = ["--tls-port", &tls, "--tls-cert-file", chain, "--tls-key-file", key, "--tls-auth-clients", "no"];
@@ -277,10 +202,10 @@ fn plain_topics_pass_between_hosts_and_come_back_after_an_outage() {
             heard.lock().unwrap().last() == Some(&(Kind::Text, b"foreign".into()))
         });
         eventually("both hear it", || own.load(Ordering::Relaxed) == round + 1);
-        redis.kill();
+        redis.process.kill();
         eventually("the broker is known to be away", || bridges.iter().all(|bridge| !is_connected(bridge)));
         assert_eq!(bridges[1].publish(topic, Outgoing::text("withheld")), Reach::ThisHost(Withheld::Away));
-        redis.restart();
+        redis.process.restart();
     }
     assert_eq!(own.load(Ordering::Relaxed), 3, "a host does not hear itself");
 }
@@ -289,71 +214,15 @@ fn plain_topics_pass_between_hosts_and_come_back_after_an_outage() {
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn history_is_whole_over_restarts_of_hosts_and_the_broker() {
     let mut redis = Redis::start(&DURABLE);
-    let mut hosts = [Host::start(&redis.config()), Host::start(&redis.config())];
-    // One client stays on its host.
-    let publisher = hosts[0].client();
-    let stays = hosts[0].client();
-    subscribe(&stays, "log:a", Subscribe::default());
-    let first = publish_until_stored(&publisher, "log:a", "0");
-    let mut sent = 1;
-    // One client roams, with the offset that it has.
-    let mut roams = hosts[1].client();
-    subscribe(&roams, "log:a", Subscribe::default().after(first, None));
-    let mut roamed = 1;
-    for round in 0..4 {
-        for _ in 0..100 {
-            publish_until_stored(&publisher, "log:a", &sent.to_string());
-            sent += 1;
-        }
-        let mut last = 0;
-        for _ in 0..50 + 20 * round {
-            let message = message(&roams);
-            assert_eq!(message.data, roamed.to_string());
-            (roamed, last) = (roamed + 1, message.offset.unwrap());
-        }
-        match round {
-            0 => {
-                redis.kill();
-                // Published while the broker is away, and taken once it is back.
-                let id = publisher.publish("log:a", None, &sent.to_string()).unwrap();
-                sent += 1;
-                redis.restart();
-                wait(&publisher, |event| matches!(event, Event::Published(other, _) if other == id).then_some(()));
-            }
-            1 => {
-                let next = Host::start(&redis.config());
-                std::mem::replace(&mut hosts[1], next).stop();
-            }
-            _ => {}
-        }
-        let epoch = roams.position("log:a").and_then(|(_, epoch)| epoch);
-        roams = hosts[usize::from(round % 2 == 1)].client();
-        subscribe(&roams, "log:a", Subscribe::default().after(last, epoch));
-    }
-    while roamed < sent {
-        assert_eq!(message(&roams).data, roamed.to_string());
-        roamed += 1;
-    }
-    for n in 0..sent {
-        assert_eq!(message(&stays).data, n.to_string());
-    }
-    hosts.into_iter().for_each(Host::stop);
-}
-
-/// Publishes to a topic with history, and waits until it is stored, over errors that pass.
-fn publish_until_stored(publisher: &Client, topic: &str, data: &str) -> u64 {
-    let id = publisher.publish(topic, None, data).unwrap();
-    wait(publisher, |event| match event {
-        Event::Published(other, at) if other == id => Some(at.unwrap().offset),
-        _ => None,
-    })
+    let config = redis.config();
+    hosts::history_is_whole(&mut redis.process, || host(&config));
 }
 
 #[test]
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn a_log_that_may_have_lost_messages_begins_another_epoch_and_keeps_the_rest() {
     let mut redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "everysec"]);
-    let host = Host::start(&redis.config());
+    let host = host(&redis.config());
     let log = RedisLog::start(redis.config()).unwrap();
     let first = store(&log, "log:a", "1");
     let second = store(&log, "log:a", "2");
@@ -363,8 +232,8 @@ fn a_log_that_may_have_lost_messages_begins_another_epoch_and_keeps_the_rest() {
     let is_late = |client: &Client| wait(client, |event| matches!(event, Event::Late(..)).then_some(()));
 
     // All messages are there, but that is not known.
-    redis.kill();
-    redis.restart();
+    redis.process.kill();
+    redis.process.restart();
     is_late(&stays);
     let third = store(&log, "log:a", "3");
     assert_ne!(third.epoch, second.epoch);
@@ -405,17 +274,17 @@ fn after_a_failover_clients_are_late_and_the_new_master_is_found() {
     let first = store(&log, "log:a", "1");
     let is_there = || replica.tell(&["XLEN", "taut:{llog:a}:stream"]) == "1";
     eventually("the message is on the replica", is_there);
-    let host = Host::start(&config);
+    let host = host(&config);
     let client = host.client();
     subscribe(&client, "log:a", Subscribe::default().after(first.offset, Some(first.epoch.to_string())));
-    master.kill();
+    master.process.kill();
     replica.tell(&["REPLICAOF", "NO", "ONE"]);
     let second = store(&log, "log:a", "2");
     assert_ne!(second.epoch, first.epoch);
     wait(&client, |event| matches!(event, Event::Late(..)).then_some(()));
     ["1", "2"].into_iter().for_each(|data| assert_eq!(message(&client).data, data));
     // The former master comes back as a replica, and is not used.
-    master.restart();
+    master.process.restart();
     master.tell(&["REPLICAOF", "127.0.0.1", &replica.port.to_string()]);
     assert_eq!(store(&log, "log:a", "3").epoch, second.epoch);
     let alone = RedisLog::start(master.config()).unwrap();
@@ -427,41 +296,14 @@ fn after_a_failover_clients_are_late_and_the_new_master_is_found() {
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn hosts_share_latest_values_and_members() {
     let redis = Redis::start(&[]);
-    let hosts = [Host::start(&redis.config()), Host::start(&redis.config())];
-    eventually("the broker is connected", || hosts.iter().all(|host| is_connected(&host.bridge)));
-    let [here, there] = [&hosts[0], &hosts[1]].map(Host::client);
-    for round in 0..20 {
-        for key in ["EUR/USD", "EUR.GBP", "*"] {
-            publish(&here, "latest:prices", Some(key), &round.to_string());
-        }
-    }
-    subscribe(&there, "latest:prices", Subscribe::default());
-    let got: BTreeMap<_, _> = (0..3).map(|_| message(&there)).map(|one| (one.key.unwrap(), one.data)).collect();
-    assert_eq!(got.keys().map(String::as_str).collect::<Vec<_>>(), ["*", "EUR.GBP", "EUR/USD"]);
-    assert!(got.values().all(|data| data == "19"), "{got:?}");
-    publish(&here, "latest:prices", Some("*"), "20");
-    assert_eq!(message(&there).data, "20");
-
-    subscribe(&here, "room", Subscribe::default().as_member("here"));
-    there.subscribe("room", Subscribe::default().as_member("there").with_presence()).unwrap();
-    let mut names = BTreeSet::new();
-    while names.len() < 2 {
-        match there.next_within(PATIENCE).unwrap() {
-            Event::Members(_, members) => names.extend(members.into_iter().map(|(_, name)| name)),
-            Event::Joined(.., name) => _ = names.insert(name),
-            _ => {}
-        }
-    }
-    drop(here);
-    wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
-    hosts.into_iter().for_each(Host::stop);
+    hosts::latest_values_and_members_are_shared([0; 2].map(|_| host(&redis.config())));
 }
 
 #[test]
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn the_key_of_a_message_is_the_same_for_those_who_come_later() {
     let redis = Redis::start(&[]);
-    let host = Host::start(&redis.config());
+    let host = host(&redis.config());
     let (early, publisher) = (host.client(), host.client());
     let topics = ["latest:a", "log:a"];
     for topic in topics {
@@ -529,7 +371,7 @@ fn identifiers_count_once_and_old_messages_are_late() {
 #[ignore = "needs redis-server: cargo xtask redis"]
 fn messages_of_other_programs_harm_no_reader() {
     let redis = Redis::start(&[]);
-    let host = Host::start(&redis.config());
+    let host = host(&redis.config());
     let publisher = host.client();
     let first = publish(&publisher, "log:a", None, "0").unwrap();
     let reader = host.client();
@@ -564,7 +406,7 @@ fn a_cluster_of_three_nodes_has_each_topic_on_one_of_them() {
         nodes.iter().all(|node| node.tell(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
     });
     let config = RedisConfig::new(addresses.iter().map(|node| format!("redis://{node}")).collect::<Vec<_>>().join(","));
-    let hosts = [Host::start(&config), Host::start(&config)];
+    let hosts = [host(&config), host(&config)];
     eventually("the broker is connected", || hosts.iter().all(|host| is_connected(&host.bridge)));
     let [here, there] = [&hosts[0], &hosts[1]].map(Host::client);
     for topic in (0..20).map(|n| format!("log:{n}")) {
