@@ -2,18 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a target fails by panicking")]
 
 mod fuzz;
+#[path = "../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
+use replay::replay;
 
 #[test]
 fn proxy_header() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy_header");
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        fuzz::proxy_header::run(&std::fs::read(&path).unwrap());
-        count += 1;
-    }
-    assert!(count >= 5, "{count} files in {}", folder.display());
+    replay("proxy_header", 5, fuzz::proxy_header::run);
 }

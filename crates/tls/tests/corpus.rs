@@ -1,14 +1,12 @@
 //! Replays the corpus of the fuzz target `tls_hello`, so that every test run covers what fuzzing has found.
 
 mod fuzz;
+#[path = "../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
+use replay::replay;
 
 #[test]
 fn tls_hello() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/tls_hello");
-    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let inputs: Vec<_> = files.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
-    assert!(inputs.len() >= 5, "{} files in {}", inputs.len(), folder.display());
-    inputs.iter().for_each(|input| fuzz::hello::run(input));
+    replay("tls_hello", 5, fuzz::hello::run);
 }

@@ -3,52 +3,42 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
 
 mod fuzz;
+#[path = "../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        run(&std::fs::read(&path).unwrap());
-        count += 1;
-    }
-    assert!(count >= 5, "{} files in {}", count, folder.display());
-}
+use replay::replay;
 
 #[test]
 fn frame_decode() {
-    replay("frame_decode", fuzz::frame_decode::run);
+    replay("frame_decode", 5, fuzz::frame_decode::run);
 }
 
 #[test]
 fn server_handshake() {
-    replay("server_handshake", fuzz::server_handshake::run);
+    replay("server_handshake", 5, fuzz::server_handshake::run);
 }
 
 #[test]
 fn client_handshake() {
-    replay("client_handshake", fuzz::client_handshake::run);
+    replay("client_handshake", 5, fuzz::client_handshake::run);
 }
 
 #[test]
 fn request_body() {
-    replay("request_body", fuzz::request_body::run);
+    replay("request_body", 5, fuzz::request_body::run);
 }
 
 #[test]
 fn inflate() {
-    replay("inflate", fuzz::inflate::run);
+    replay("inflate", 5, fuzz::inflate::run);
 }
 
 #[test]
 fn deflate() {
-    replay("deflate", fuzz::deflate::run);
+    replay("deflate", 5, fuzz::deflate::run);
 }
 
 #[test]
 fn state() {
-    replay("ws_state", fuzz::state::run);
+    replay("ws_state", 5, fuzz::state::run);
 }

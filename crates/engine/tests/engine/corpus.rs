@@ -2,36 +2,26 @@
 
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
+#[path = "../../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
+use replay::replay;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-fn replay(target: &str, run: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        run(&std::fs::read(&path).unwrap());
-        count += 1;
-    }
-    assert!(count >= 5, "{count} files in {}", folder.display());
-}
 
 #[test]
 fn server_connection() {
-    replay("server_connection", fuzz::server_connection::run);
+    replay("server_connection", 5, fuzz::server_connection::run);
 }
 
 #[test]
 fn client_connection() {
-    replay("client_connection", fuzz::client_connection::run);
+    replay("client_connection", 5, fuzz::client_connection::run);
 }
 
 #[test]
 fn saved_connection() {
     let accepted = AtomicUsize::new(0);
-    replay("saved_connection", |data| {
+    replay("saved_connection", 5, |data| {
         accepted.fetch_add(usize::from(fuzz::saved_connection::run(data)), Ordering::Relaxed);
     });
     // Refused ones cover little: a new version of the format needs new files.
@@ -41,5 +31,5 @@ fn saved_connection() {
 
 #[test]
 fn retry_after() {
-    replay("retry_after", fuzz::retry_after::run);
+    replay("retry_after", 5, fuzz::retry_after::run);
 }

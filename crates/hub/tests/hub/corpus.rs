@@ -2,18 +2,12 @@
 
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
+#[path = "../../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
+use replay::replay;
 
 #[test]
 fn hub_requests() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/hub_requests");
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        fuzz::requests::run(&std::fs::read(&path).unwrap());
-        count += 1;
-    }
-    assert!(count >= 5, "{count} files in {}", folder.display());
+    replay("hub_requests", 5, fuzz::requests::run);
 }

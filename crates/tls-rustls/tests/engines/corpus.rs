@@ -2,21 +2,10 @@
 
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
+#[path = "../../../testkit/corpus/replay.rs"]
+mod replay;
 
-use std::path::Path;
-
-/// Gives every file of a target's corpus to `run`. The corpus must have at least `least` files.
-fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        run(&std::fs::read(&path).unwrap());
-        count += 1;
-    }
-    assert!(count >= least, "{count} files in {}", folder.display());
-}
+use replay::replay;
 
 #[test]
 fn tls_records() {
