@@ -231,8 +231,8 @@ impl HubHandler {
         let kind = grant.terms.kind(&self.hub.config, topic);
         let presence = request.member.is_some() || request.presence || request.count;
         let after = request.after.filter(|_| kind == Kind::History);
-        // One that returns with its offset goes on from now, and is told that it is late.
-        let is_barred = after.is_some_and(|after| after > 0) && !grant.rights.has(Rights::HISTORY);
+        // One that returns with its offset goes on from now, and is told if it is late. That of an empty topic is 0, with an epoch.
+        let is_barred = after.is_some_and(|n| n > 0 || request.epoch.is_some()) && !grant.rights.has(Rights::HISTORY);
         let history = after.is_some() && !is_barred;
         check_subscription(grant, presence, history)?;
         check_list(grant, request.presence)?;

@@ -183,6 +183,21 @@ fn without_the_right_to_history_a_client_that_returns_goes_on_from_now() {
 }
 
 #[test]
+fn without_the_right_to_history_a_client_returns_to_a_topic_that_was_empty() {
+    let bench = Bench::new("", RULES);
+    let mut socket = bench.connect(&token("ann", 60.0, &json!({})));
+    let first: serde_json::Value = serde_json::from_str(&subscribe(&mut socket, "log:a")).unwrap();
+    let returns = json!({ "type": "subscribe", "topic": "log:a", "after": 0, "epoch": first["epoch"] });
+    assert_eq!(first["offset"], json!(0));
+    assert!(ask(&mut socket, &returns).starts_with(r#"{"type":"subscribed""#));
+    let mut writer = bench.connect(&token("bob", 60.0, &json!({})));
+    assert!(send(&mut writer, "log:a").contains("offset"));
+    assert!(next(&mut socket).contains("message"));
+    assert!(ask(&mut socket, &returns).starts_with(r#"{"type":"late""#), "nothing of before");
+    bench.end();
+}
+
+#[test]
 fn a_right_to_history_that_is_gone_ends_what_is_under_way() {
     let with = |rights: &str| format!("[[namespace]]\ntopics = \"log:*\"\nanyone = [\"publish\", {rights}]\n");
     let bench = Bench::new("", &with("\"subscribe\", \"history\""));
