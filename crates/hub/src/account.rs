@@ -1,13 +1,5 @@
 //! The memory of a hub, for the budget of its server.
 
-use crate::elsewhere::Elsewhere;
-use crate::feed::Feeds;
-use crate::hooks::Calls;
-use crate::limits::Bounds;
-use crate::log::Log;
-use crate::pusher::channels::Channels;
-use crate::repeats::Repeats;
-use crate::sessions::{Revoked, Sessions};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tautline::ApplicationMemory;
 
@@ -69,72 +61,13 @@ pub(crate) struct Told {
     told: Mutex<usize>,
 }
 
-/// A thing that knows its memory.
-pub(crate) trait Measured {
-    fn measure(&self) -> usize;
-}
-
-impl Measured for Feeds {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Repeats {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Sessions {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Elsewhere {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Channels {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Revoked {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Bounds {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for Calls {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
-impl Measured for dyn Log {
-    fn measure(&self) -> usize {
-        self.memory()
-    }
-}
-
 impl Told {
-    /// Tells the server what a thing takes now.
-    pub(crate) fn tell(&self, thing: &(impl Measured + ?Sized)) {
+    /// Tells the server the bytes that a part takes now.
+    pub(crate) fn tell(&self, bytes: impl FnOnce() -> usize) {
         if let Some(memory) = self.memory.get() {
             // Loops tell one after the other. An older number would else come last, or be taken off before it was added.
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = thing.measure();
+            let now = bytes();
             memory.replace(std::mem::replace(&mut *told, now), now);
         }
     }
@@ -142,28 +75,20 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use super::{Measured, Told};
+    use super::Told;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tautline::ApplicationMemory;
-
-    /// A thing whose memory changes at each look.
-    struct Changing(AtomicUsize);
-
-    impl Measured for Changing {
-        fn measure(&self) -> usize {
-            let number = self.0.fetch_add(1, Ordering::Relaxed);
-            (number * 7919) % 1_000_003
-        }
-    }
 
     #[test]
     fn loops_that_tell_at_once_tell_the_same() {
         let (told, memory) = (Told::default(), ApplicationMemory::default());
         told.memory.get_or_init(|| memory.clone());
-        let thing = Changing(AtomicUsize::new(1));
+        // It takes another number of bytes at each look.
+        let looks = AtomicUsize::new(1);
+        let bytes = || (looks.fetch_add(1, Ordering::Relaxed) * 7919) % 1_000_003;
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..20_000).for_each(|_| told.tell(&thing)));
+                scope.spawn(|| (0..20_000).for_each(|_| told.tell(bytes)));
             }
         });
         assert_eq!(memory.bytes(), *told.told.lock().unwrap());

@@ -289,8 +289,8 @@ impl HubHandler {
                 self.tracks.insert(topic.clone(), Box::new(Track::new(kind, counts.as_ref())));
                 self.account.bytes += name_memory(topic);
                 hub.feeds.follow(&*hub.log, (topic, kind), &mailbox);
-                hub.account.feeds.tell(&hub.feeds);
-                hub.account.log.tell(&*hub.log);
+                hub.account.feeds.tell(|| hub.feeds.memory());
+                hub.account.log.tell(|| hub.log.memory());
             }
             if let Some(track) = self.tracks.get_mut(topic) {
                 let epoch = request.epoch.as_deref().map(Into::into);
@@ -378,7 +378,7 @@ impl HubHandler {
         self.account.bytes -= name_memory(topic);
         shrink_map(&mut self.tracks);
         self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
-        self.hub.account.feeds.tell(&self.hub.feeds);
+        self.hub.account.feeds.tell(|| self.hub.feeds.memory());
         Some(track)
     }
 

@@ -163,7 +163,7 @@ impl HubHandler {
             shard.send_to(&[conn], Outgoing::text(&answer));
         }
         self.append_next(conn);
-        self.hub.account.log.tell(&*self.hub.log);
+        self.hub.account.log.tell(|| self.hub.log.memory());
         self.account.is_changed = true;
         self.tell_memory(shard, conn);
     }

@@ -68,15 +68,15 @@ impl Shared {
 
     /// Tells the server the memory of all parts.
     pub(crate) fn tell_memory(&self) {
-        self.account.feeds.tell(&self.feeds);
-        self.account.log.tell(&*self.log);
-        self.account.repeats.tell(&*self.repeats);
-        self.account.sessions.tell(&self.sessions);
-        self.account.elsewhere.tell(&self.elsewhere);
-        self.account.revoked.tell(&self.revoked);
-        self.account.calls.tell(&*self.calls);
-        self.account.bounds.tell(&self.bounds);
-        self.account.channels.tell(&self.channels);
+        self.account.feeds.tell(|| self.feeds.memory());
+        self.account.log.tell(|| self.log.memory());
+        self.account.repeats.tell(|| self.repeats.memory());
+        self.account.sessions.tell(|| self.sessions.memory());
+        self.account.elsewhere.tell(|| self.elsewhere.memory());
+        self.account.revoked.tell(|| self.revoked.memory());
+        self.account.calls.tell(|| self.calls.memory());
+        self.account.bounds.tell(|| self.bounds.memory());
+        self.account.channels.tell(|| self.channels.memory());
     }
 
     fn take(&self, Heard { end, revoked, send }: Heard) {
