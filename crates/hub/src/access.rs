@@ -1,5 +1,6 @@
 //! A connection's rights: who it is, and what it may do in the topics that it uses.
 
+use crate::rate::Rate;
 use crate::rules::{Grant, Identity, Rights, Rules};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +10,9 @@ use tautline::layers::engine::sized::{map_memory, name_memory};
 
 /// Topics whose rights a connection that publishes keeps. All are forgotten before one more.
 const MOST_TOPICS: usize = 64;
+
+/// The time for which rates count.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Tokens that a connection may send in a second. Each has its signature verified, perhaps by several keys.
 const MOST_TOKENS: u32 = 4;
@@ -43,16 +47,16 @@ pub(crate) struct Access {
     publishes: HashMap<Arc<str>, Grant>,
     /// Bytes of names.
     names: usize,
-    /// The second that counts and its messages, for each namespace with a rate. They stay when rights are resolved anew, or
+    /// The messages of a second, for each namespace with a rate. They stay when rights are resolved anew, or
     /// clients could begin a second as often as they like.
-    rates: HashMap<usize, (Instant, u32)>,
-    /// The second that counts, and the tokens in it.
-    tokens: (Instant, u32),
+    rates: HashMap<usize, Rate>,
+    /// The tokens of a second.
+    tokens: Rate,
 }
 
 impl Access {
     pub(crate) fn new(identity: Option<Arc<Identity>>, is_waiting: bool, handle: ConnHandle) -> Self {
-        let (publishes, rates, tokens) = (HashMap::new(), HashMap::new(), (Instant::now(), 0));
+        let (publishes, rates, tokens) = (HashMap::new(), HashMap::new(), Rate::begin(Instant::now()));
         Self { identity, is_waiting, handle, publishes, names: 0, rates, tokens }
     }
 
@@ -61,15 +65,8 @@ impl Access {
     /// # Errors
     /// The reason why it is not looked at.
     pub(crate) fn count_token(&mut self, now: Instant) -> Result<(), &'static str> {
-        let (since, tokens) = &mut self.tokens;
-        if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
-            (*since, *tokens) = (now, 0);
-        }
-        if *tokens >= MOST_TOKENS {
-            return Err("more tokens in a second than this hub takes of one connection");
-        }
-        *tokens += 1;
-        Ok(())
+        let fits = self.tokens.take(MOST_TOKENS, SECOND, now);
+        if fits { Ok(()) } else { Err("more tokens in a second than this hub takes of one connection") }
     }
 
     /// Its memory, in bytes.
@@ -117,14 +114,9 @@ impl Access {
         check_publish(grant, len)?;
         if let (Some(most), Some(namespace)) = (grant.terms.publish_rate, grant.namespace) {
             let now = Instant::now();
-            let (since, messages) = self.rates.entry(namespace).or_insert((now, 0));
-            if now.saturating_duration_since(*since) >= Duration::from_secs(1) {
-                (*since, *messages) = (now, 0);
-            }
-            if *messages >= most {
+            if !self.rates.entry(namespace).or_insert_with(|| Rate::begin(now)).take(most, SECOND, now) {
                 return Err("more messages in a second than this namespace takes of one connection");
             }
-            *messages += 1;
         }
         Ok(grant)
     }

@@ -76,6 +76,7 @@ mod protocol;
 mod publishing;
 mod pusher;
 mod query;
+mod rate;
 mod readings;
 mod repeats;
 mod rules;

@@ -1,5 +1,6 @@
 //! The connections of users on this host: their names, and their number for the limit.
 
+use crate::rate::Rate;
 use crate::rules::Identity;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -279,16 +280,13 @@ pub(crate) struct Rates(Mutex<Names>);
 
 #[derive(Default)]
 struct Names {
-    known: HashMap<Box<str>, Counted>,
+    known: HashMap<Box<str>, Rate>,
     /// The last time at which names were forgotten whose time is over.
     looked: Option<Instant>,
     /// The places of further names. Some names share one, and no client knows which.
-    places: Vec<Counted>,
+    places: Vec<Rate>,
     hashes: RandomState,
 }
-
-/// The begin of the time that counts, and the events in it.
-type Counted = (Instant, u32);
 
 /// Most names whose events are counted each by itself, and places of further ones.
 const MOST_NAMES: usize = 20_000;
@@ -300,41 +298,35 @@ impl Rates {
     /// Counts an event. False if more than `most` have come within `time`.
     pub(crate) fn take(&self, name: &str, most: u32, time: Duration, now: Instant) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = |since: Instant| now.saturating_duration_since(since) >= time;
         let is_due = names.looked.is_none_or(|last| now.saturating_duration_since(last) >= PER_LOOK);
         if is_due && names.known.len() >= MOST_NAMES && !names.known.contains_key(name) {
             names.looked = Some(now);
-            names.known.retain(|_, (since, _)| !is_over(*since));
+            names.known.retain(|_, rate| !rate.is_over(time, now));
             if names.known.len() < MOST_NAMES / 2 {
                 names.places = Vec::new();
             }
         }
-        let Some((since, number)) = names.place(name, now) else { return false };
-        if is_over(*since) {
-            (*since, *number) = (now, 0);
-        }
-        *number = number.saturating_add(1);
-        *number <= most
+        names.place(name, now).is_some_and(|rate| rate.take(most, time, now))
     }
 
     /// Its memory, in bytes, with names of 40 bytes.
     pub(crate) fn memory(&self) -> usize {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map_memory(&names.known) + 40 * names.known.len() + names.places.capacity() * size_of::<Counted>()
+        map_memory(&names.known) + 40 * names.known.len() + names.places.capacity() * size_of::<Rate>()
     }
 }
 
 impl Names {
-    fn place(&mut self, name: &str, now: Instant) -> Option<&mut Counted> {
+    fn place(&mut self, name: &str, now: Instant) -> Option<&mut Rate> {
         let is_known = self.known.contains_key(name);
         if is_known || self.known.len() < MOST_NAMES {
             if !is_known {
-                self.known.insert(name.into(), (now, 0));
+                self.known.insert(name.into(), Rate::begin(now));
             }
             return self.known.get_mut(name);
         }
         if self.places.is_empty() {
-            self.places.resize(PLACES, (now, 0));
+            self.places.resize(PLACES, Rate::begin(now));
         }
         let hash = self.hashes.hash_one(name);
         self.places.get_mut(usize::try_from(hash % PLACES as u64).unwrap_or_default())

@@ -15,6 +15,7 @@ use crate::hooks::Verdict;
 use crate::mailbox::Mailbox;
 use crate::presence::{Joined, Who};
 use crate::protocol::{MOST_DEPTH, depth, random_name};
+use crate::rate::Rate;
 use crate::rules::{About, Grant, Identity, Rules};
 use crate::sessions::LoopUsers;
 use crate::shared::Shared;
@@ -69,8 +70,8 @@ pub(super) struct Pusher {
     /// Messages that wait for the application's answer, and the way back to them.
     asking: Option<Box<Asking>>,
     handle: ConnHandle,
-    /// The second that counts, and its events.
-    rate: (Instant, u32),
+    /// Its events of a second.
+    rate: Rate,
     /// Its memory as it was counted, in bytes.
     told: usize,
 }
@@ -230,8 +231,7 @@ impl Pushers {
         self.sockets.insert(socket.clone(), id);
         let data = json!({ "socket_id": &*socket, "activity_timeout": ACTIVITY });
         conn.text(&wire::told("pusher:connection_established", None, &data));
-        let rate = (Instant::now(), 0);
-        let (channels, handle) = (HashMap::new(), conn.handle());
+        let (channels, handle, rate) = (HashMap::new(), conn.handle(), Rate::begin(Instant::now()));
         let pusher = Pusher { app, socket, channels, user: None, known, asking: None, handle, rate, told: 0 };
         self.conns.insert(id, Box::new(pusher));
         self.expire(conn);
@@ -604,14 +604,9 @@ impl Pushers {
         }
         // Its rate was counted before the application was asked.
         if allowed.is_none() {
-            let now = Instant::now();
-            if now.saturating_duration_since(pusher.rate.0) >= Duration::from_secs(1) {
-                pusher.rate = (now, 0);
-            }
-            if pusher.rate.1 >= MOST_EVENTS {
+            if !pusher.rate.take(MOST_EVENTS, Duration::from_secs(1), Instant::now()) {
                 return Err((Some(code::TOO_OFTEN), "more than 10 events in a second".into()));
             }
-            pusher.rate.1 += 1;
             let user = pusher.name().cloned().or_else(|| member.clone());
             let limited = around.hub.bounds.publish(&around.rules.limits, (user.as_deref(), &topic, conn.peer()));
             limited.map_err(|reason| (Some(code::TOO_OFTEN), reason.into()))?;
