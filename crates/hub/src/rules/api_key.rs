@@ -18,7 +18,7 @@ pub(crate) enum Scope {
 }
 
 /// Their names in the file of rules.
-const NAMES: [(&str, Scope); 5] = [
+pub(super) const SCOPES: [(&str, Scope); 5] = [
     ("publish", Scope::Publish),
     ("history", Scope::History),
     ("presence", Scope::Presence),
@@ -26,18 +26,10 @@ const NAMES: [(&str, Scope); 5] = [
     ("statistics", Scope::Statistics),
 ];
 
+#[cfg(test)]
 impl Scope {
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        NAMES.into_iter().find_map(|(own, scope)| (own == name).then_some(scope))
-    }
-
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.into_iter().map(|(name, _)| name)
-    }
-
-    #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
-        NAMES.into_iter().find_map(|(name, scope)| (scope == self).then_some(name)).unwrap_or_default()
+        SCOPES.into_iter().find_map(|(name, scope)| (scope == self).then_some(name)).unwrap_or_default()
     }
 }
 

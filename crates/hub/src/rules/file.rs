@@ -1,15 +1,16 @@
 //! The file of rules: TOML, as `docs/hub.md` describes it.
 
-use super::api_key::{ApiKey, Scope};
+use super::api_key::{ApiKey, SCOPES};
 use super::events::EventRules;
 use super::hooks::{self, About, Hooks};
 use super::pattern::Pattern;
-use super::rights::Rights;
+use super::rights::{RIGHTS, Rights};
 use super::table::{Limits, Namespace, Rules, Terms, Tokens};
-use super::toml::{Document, RulesError, Table, nearest};
+use super::toml::{Document, RulesError, Table};
 use crate::config::Kind;
 use crate::pusher::Secret;
 use crate::pusher::app::{App, AppLimits};
+use std::ops::BitOr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,8 +95,9 @@ impl Rules {
         let parsed = document.parse()?;
         let top = Table::new(document, (parsed.get_ref(), 0..0), &TOP)?;
         let mut rules = Self { files: vec![path.to_owned()], ..Self::closed() };
+        let mut files = Files { folder: folder(path), read: &mut rules.files };
         if let Some(table) = top.table("tokens", &TOKENS)? {
-            rules.tokens = tokens(&table, folder(path), &mut rules.files)?;
+            rules.tokens = tokens(&table, &mut files)?;
         }
         if let Some(table) = top.table("limits", &LIMITS)? {
             let sessions = table.number("sessions-per-user", 1..=100_000)?;
@@ -107,7 +109,7 @@ impl Rules {
             return Err(top.error("app", format!("more than {MOST_APPS} apps")));
         }
         for table in apps {
-            let app = app(&table, folder(path), &mut rules.files)?;
+            let app = app(&table, &mut files)?;
             if let Some(other) = rules.apps.iter().find(|other| other.id == app.id || other.key == app.key) {
                 return Err(table.error("id", format!("the app `{}` has this id or key already", other.id)));
             }
@@ -132,14 +134,14 @@ impl Rules {
             return Err(top.error("key", format!("more than {MOST_KEYS} keys")));
         }
         for table in keys {
-            let key = api_key(&table, folder(path), &mut rules.files)?;
+            let key = api_key(&table, &mut files)?;
             if rules.api_keys.iter().any(|other| other.name == key.name) {
                 return Err(table.error("name", format!("two keys have the name `{}`", key.name)));
             }
             rules.api_keys.push(key);
         }
         if let Some(table) = top.table("hooks", &hooks::KEYS)? {
-            rules.hooks = Some(Arc::new(read_hooks(&table, folder(path), &mut rules.files)?));
+            rules.hooks = Some(Arc::new(read_hooks(&table, &mut files)?));
         }
         let has_hooks = rules.hooks.is_some();
         rules.namespaces = tables.iter().map(|table| namespace(table, has_hooks)).collect::<Result<_, _>>()?;
@@ -173,20 +175,33 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(failed)
 }
 
-fn tokens(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Tokens, RulesError> {
+/// The files that a file of rules names, from its folder, and those that were read.
+struct Files<'f> {
+    folder: &'f Path,
+    read: &'f mut Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    /// Reads a file, and understands it.
+    fn content<T>(&mut self, name: &str, understand: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, RulesError> {
+        let path = self.folder.join(name);
+        let understood = read(&path).and_then(|bytes| understand(&bytes));
+        let understood = understood.map_err(|what| RulesError::of_file(&path, what))?;
+        self.read.push(path);
+        Ok(understood)
+    }
+}
+
+fn tokens(table: &Table<'_>, files: &mut Files<'_>) -> Result<Tokens, RulesError> {
     let mut tokens = Tokens::default();
     let keys = &mut tokens.keys;
     for kind in ["secrets", "public-keys", "jwks"] {
         for name in table.texts(kind)? {
-            let path = folder.join(name);
-            let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
-            let added = match kind {
-                "secrets" => keys.add_secret(&bytes),
-                "public-keys" => keys.add_pem(&bytes),
-                _ => keys.add_jwks(&bytes),
-            };
-            added.map_err(|what| RulesError::of_file(&path, what))?;
-            files.push(path);
+            files.content(name, |bytes| match kind {
+                "secrets" => keys.add_secret(bytes),
+                "public-keys" => keys.add_pem(bytes),
+                _ => keys.add_jwks(bytes),
+            })?;
         }
     }
     if keys.is_empty() {
@@ -221,13 +236,8 @@ fn named(table: &Table<'_>, key: &str) -> Result<Option<String>, RulesError> {
     }
 }
 
-fn read_hooks(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Hooks, RulesError> {
-    let mut content = |name: &str| {
-        let path = folder.join(name);
-        let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
-        files.push(path);
-        Ok(bytes)
-    };
+fn read_hooks(table: &Table<'_>, files: &mut Files<'_>) -> Result<Hooks, RulesError> {
+    let mut content = |name| files.content(name, |bytes| Ok(bytes.to_vec()));
     let secret = content(table.required("secret")?)?;
     let authorities = table.text("authorities")?.map(content).transpose()?;
     Hooks::read(table, &secret, authorities.as_deref())
@@ -273,39 +283,27 @@ fn namespace(table: &Table<'_>, has_hooks: bool) -> Result<Namespace, RulesError
     Ok(Namespace { topics, anyone: rights(table, "anyone")?, users: rights(table, "users")?, terms })
 }
 
-fn api_key(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<ApiKey, RulesError> {
+fn api_key(table: &Table<'_>, files: &mut Files<'_>) -> Result<ApiKey, RulesError> {
     table.required("name")?;
     let name = named(table, "name")?.unwrap_or_default();
     if name.len() > 32 {
         return Err(table.error("name", "a name has at most 32 characters"));
     }
-    let path = folder.join(table.required("file")?);
-    let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
     let rate = table.number("rate", 1..=1_000_000)?.unwrap_or(RATE);
-    let mut key = ApiKey::new(&name, &bytes, rate).map_err(|what| RulesError::of_file(&path, what))?;
-    files.push(path);
-    for scope in table.texts("scopes")? {
-        let unknown = || {
-            let nearest = nearest(scope, Scope::names());
-            table.error("scopes", format!("unknown scope `{scope}`; did you mean `{nearest}`?"))
-        };
-        key.scopes.push(Scope::named(scope).ok_or_else(unknown)?);
-    }
+    let mut key = files.content(table.required("file")?, |bytes| ApiKey::new(&name, bytes, rate))?;
+    key.scopes = table.named("scopes", "scope", &SCOPES)?;
     for topic in table.texts("topics")? {
         key.topics.push(topic.parse().map_err(|what: String| table.error("topics", what))?);
     }
     Ok(key)
 }
 
-fn app(table: &Table<'_>, folder: &Path, files: &mut Vec<PathBuf>) -> Result<App, RulesError> {
+fn app(table: &Table<'_>, files: &mut Files<'_>) -> Result<App, RulesError> {
     for key in ["id", "key"] {
         table.required(key)?;
     }
     let (id, key) = (named(table, "id")?.unwrap_or_default(), named(table, "key")?.unwrap_or_default());
-    let path = folder.join(table.required("file")?);
-    let bytes = read(&path).map_err(|what| RulesError::of_file(&path, what))?;
-    let secret = Secret::new(&bytes).map_err(|what| RulesError::of_file(&path, what))?;
-    files.push(path);
+    let secret = files.content(table.required("file")?, Secret::new)?;
     let prefix = table.text("prefix")?.unwrap_or_default();
     if prefix.len() > 64 || prefix.starts_with('$') || prefix.contains(char::is_control) {
         return Err(table.error("prefix", "a prefix has at most 64 bytes, and does not begin with `$`"));
@@ -349,13 +347,5 @@ fn events(table: &Table<'_>) -> Result<EventRules, RulesError> {
 }
 
 fn rights(table: &Table<'_>, key: &str) -> Result<Rights, RulesError> {
-    let mut all = Rights::NONE;
-    for name in table.texts(key)? {
-        let unknown = || {
-            let nearest = nearest(name, Rights::names().into_iter());
-            table.error(key, format!("unknown right `{name}`; did you mean `{nearest}`?"))
-        };
-        all = all | Rights::named(name).ok_or_else(unknown)?;
-    }
-    Ok(all)
+    Ok(table.named(key, "right", &RIGHTS)?.into_iter().fold(Rights::NONE, BitOr::bitor))
 }

@@ -1,6 +1,6 @@
 //! The table `[hooks]`: the application that is asked, and about what.
 
-use super::toml::{RulesError, Table, nearest};
+use super::toml::{RulesError, Table};
 use crate::http_client::HttpClient;
 use std::ops::BitOr;
 use std::time::Duration;
@@ -71,16 +71,7 @@ impl BitOr for About {
 }
 
 fn named(table: &Table<'_>, key: &str, known: &[(&str, About)]) -> Result<About, RulesError> {
-    let mut all = About::default();
-    for name in table.texts(key)? {
-        let found = known.iter().find_map(|(own, about)| (*own == name).then_some(*about));
-        let unknown = || {
-            let nearest = nearest(name, known.iter().map(|(own, _)| *own));
-            table.error(key, format!("unknown event `{name}`; did you mean `{nearest}`?"))
-        };
-        all = all | found.ok_or_else(unknown)?;
-    }
-    Ok(all)
+    Ok(table.named(key, "event", known)?.into_iter().fold(About::default(), BitOr::bitor))
 }
 
 impl Hooks {

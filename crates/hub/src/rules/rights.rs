@@ -8,7 +8,7 @@ use std::ops::BitOr;
 pub(crate) struct Rights(u8);
 
 /// Their names in tokens and tables.
-const NAMES: [(&str, Rights); 4] = [
+pub(super) const RIGHTS: [(&str, Rights); 4] = [
     ("subscribe", Rights::SUBSCRIBE),
     ("publish", Rights::PUBLISH),
     ("presence", Rights::PRESENCE),
@@ -32,12 +32,7 @@ impl Rights {
 
     /// The right of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        NAMES.into_iter().find_map(|(own, right)| (own == name).then_some(right))
-    }
-
-    /// The names of all rights.
-    pub(crate) fn names() -> [&'static str; 4] {
-        NAMES.map(|(name, _)| name)
+        RIGHTS.into_iter().find_map(|(own, right)| (own == name).then_some(right))
     }
 }
 
@@ -51,7 +46,7 @@ impl BitOr for Rights {
 
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = NAMES.into_iter().filter(|(_, right)| self.has(*right)).map(|(name, _)| name).collect();
+        let names: Vec<&str> = RIGHTS.into_iter().filter(|(_, right)| self.has(*right)).map(|(name, _)| name).collect();
         f.write_str(&names.join(", "))
     }
 }

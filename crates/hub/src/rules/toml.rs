@@ -123,6 +123,18 @@ impl<'a> Table<'a> {
         list.iter().map(|value| value.get_ref().as_str().ok_or_else(wrong)).collect()
     }
 
+    /// The values that a list of texts names. `what` they are, for the fault of a name that is not known.
+    pub(super) fn named<T: Copy>(&self, key: &str, what: &str, known: &[(&str, T)]) -> Result<Vec<T>, RulesError> {
+        let value = |name: &str| {
+            let unknown = || {
+                let nearest = nearest(name, known.iter().map(|(own, _)| *own));
+                self.error(key, format!("unknown {what} `{name}`; did you mean `{nearest}`?"))
+            };
+            known.iter().find_map(|(own, value)| (*own == name).then_some(*value)).ok_or_else(unknown)
+        };
+        self.texts(key)?.into_iter().map(value).collect()
+    }
+
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, RulesError> {
         let Some(value) = self.entries.get(key) else { return Ok(None) };
         value.get_ref().as_bool().map(Some).ok_or_else(|| self.wrong(key, "true or false"))
@@ -144,6 +156,6 @@ impl<'a> Table<'a> {
 }
 
 /// The name that is most like this one.
-pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> &'k str {
+fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> &'k str {
     known.min_by_key(|known| strsim::damerau_levenshtein(name, known)).unwrap_or_default()
 }
