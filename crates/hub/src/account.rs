@@ -1,6 +1,7 @@
 //! The memory of a hub, for the budget of its server.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use crate::lock::lock;
+use std::sync::{Mutex, OnceLock};
 use tautline::ApplicationMemory;
 
 /// The memory of one loop's part.
@@ -66,7 +67,7 @@ impl Told {
     pub(crate) fn tell(&self, bytes: impl FnOnce() -> usize) {
         if let Some(memory) = self.memory.get() {
             // Loops tell one after the other. An older number would else come last, or be taken off before it was added.
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = lock(&self.told);
             let now = bytes();
             memory.replace(std::mem::replace(&mut *told, now), now);
         }

@@ -3,9 +3,10 @@
 
 use crate::config::Config;
 use crate::hooks::{Allowed, Verdict};
+use crate::lock::lock;
 use crate::rules::Identity;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{Conn, ConnId};
 
@@ -169,24 +170,20 @@ pub(crate) struct Admitted(Arc<Mutex<Waiting>>);
 
 impl Admitted {
     pub(crate) fn add(&self, conn: ConnId, identity: Option<Arc<Identity>>) {
-        self.lock().insert(conn, (Instant::now(), identity));
+        lock(&self.0).insert(conn, (Instant::now(), identity));
     }
 
     /// The user of a connection that opens. `None` if the application has not allowed it.
     pub(crate) fn take(&self, conn: ConnId) -> Option<Option<Arc<Identity>>> {
-        self.lock().remove(&conn).map(|(_, identity)| identity)
+        lock(&self.0).remove(&conn).map(|(_, identity)| identity)
     }
 
     /// Forgets those that have ended before they opened.
     pub(crate) fn tick(&self, now: Instant) {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         if !all.is_empty() {
             all.retain(|_, (since, _)| now.saturating_duration_since(*since) < KEPT);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

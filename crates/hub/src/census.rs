@@ -4,9 +4,10 @@
 //! no client can add to it.
 
 use crate::figures::{Counts, NamespaceFigures};
+use crate::lock::lock;
 use crate::rules::Rules;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tautline::Totals;
 
 /// Most namespaces with figures of their own. Further ones have figures together.
@@ -25,7 +26,7 @@ pub(crate) struct Census(Mutex<Vec<Arc<Counts>>>);
 impl Census {
     /// Gives rules the figures of their namespaces, those of before where a pattern was there already.
     pub(crate) fn equip(&self, rules: &mut Rules) {
-        let mut known = self.lock();
+        let mut known = lock(&self.0);
         let before: HashMap<Arc<str>, Arc<Counts>> =
             known.iter().map(|counts| (counts.name.clone(), counts.clone())).collect();
         known.clear();
@@ -44,7 +45,7 @@ impl Census {
     }
 
     pub(crate) fn figures(&self) -> Vec<NamespaceFigures> {
-        self.lock().iter().map(|counts| counts.figures()).collect()
+        lock(&self.0).iter().map(|counts| counts.figures()).collect()
     }
 
     /// The totals, by their names.
@@ -61,7 +62,7 @@ impl Census {
 
     /// Goes on with the totals of an earlier process.
     pub(crate) fn add_totals(&self, totals: &Totals) {
-        let known = self.lock();
+        let known = lock(&self.0);
         for (name, value) in totals.iter() {
             let Some((kind, name)) = name.split_once('/') else { continue };
             let Some(counts) = known.iter().find(|counts| *counts.name == *name) else { continue };
@@ -74,10 +75,6 @@ impl Census {
                 _ => {}
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Counts>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

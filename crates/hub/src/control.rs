@@ -4,11 +4,12 @@
 //! A host that comes later asks the others, so a revocation lasts as long as one host that knows it.
 
 use crate::credentials::now;
+use crate::lock::lock;
 use crate::protocol::{MOST_DEPTH, depth};
 use crate::sessions::{CONNECTION, LONGEST, Revocation, Revoked, TOKEN};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ConnId, Listening, Outgoing};
 
@@ -102,7 +103,7 @@ impl Control {
     pub(crate) fn tick(&self, all: &Revoked, at: Instant) {
         let Some(bridge) = &self.bridge else { return };
         let counters = bridge.counters();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let is_new = counters.connected && counters.connects != state.greeted;
         let may_answer = state.answered.is_none_or(|last| at.saturating_duration_since(last) >= PER_ANSWER);
         if is_new {
@@ -155,7 +156,7 @@ fn hear((own, state): (&str, &Mutex<State>), payload: &[u8]) -> Option<Heard> {
         return None;
     }
     if ask {
-        state.lock().unwrap_or_else(PoisonError::into_inner).is_asked = true;
+        lock(state).is_asked = true;
     }
     let revoked = revoked.into_iter().filter(|(name, ..)| is_name(name));
     let end = end.into_iter().filter(|name| is_name(name));

@@ -4,11 +4,12 @@
 //! misses one notices, and asks for all. A host that is silent for a lease is dead.
 
 use crate::control::MOST_NAME;
+use crate::lock::lock;
 use crate::protocol::random_name;
 use crate::sessions::Sessions;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, shrink_map};
 use tautline::{Bridge, Listening, Outgoing};
@@ -78,18 +79,14 @@ impl Elsewhere {
         Self { host: random_name(), bridge, lease, listening: OnceLock::new(), state: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// The connections of a user to other hosts.
     pub(crate) fn number(&self, user: &str) -> usize {
-        self.lock().hosts.values().filter_map(|host| host.users.get(user)).map(|number| *number as usize).sum()
+        lock(&self.state).hosts.values().filter_map(|host| host.users.get(user)).map(|number| *number as usize).sum()
     }
 
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let state = self.lock();
+        let state = lock(&self.state);
         let hosts = state.hosts.values().map(|host| map_memory(&host.users) + host.names);
         map_memory(&state.hosts) + hosts.sum::<usize>()
     }
@@ -97,7 +94,7 @@ impl Elsewhere {
     /// Tells the others what has changed, and ends leases. All loops call it, while there is a limit, and one does it.
     pub(crate) fn tick(&self, sessions: &Sessions, now: Instant) {
         let Some(bridge) = &self.bridge else { return };
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.looked.is_some_and(|last| now.saturating_duration_since(last) < PER_TICK) {
             return;
         }
@@ -142,10 +139,6 @@ impl Elsewhere {
         // If it is withheld, the others notice at the next word.
         let _ = bridge.publish(CHANNEL, Outgoing::text(&text));
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

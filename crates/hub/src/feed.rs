@@ -1,11 +1,12 @@
 //! A topic's messages on their way from the log to the loops that follow it: once per host.
 
 use crate::config::Kind;
+use crate::lock::lock;
 use crate::log::{Entry, Following, Log, Position, Sink};
 use crate::mailbox::{Event, Framed, Mailbox};
 use crate::protocol::Object;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tautline::layers::engine::sized::{map_memory, shrink_map};
 
 /// All topics that loops of this host follow.
@@ -34,20 +35,20 @@ struct State {
 impl Feeds {
     /// The memory of all of them, in bytes, without the topics' names.
     pub(crate) fn memory(&self) -> usize {
-        let feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let feeds = lock(&self.0);
         map_memory(&feeds) + feeds.len() * (size_of::<Feed>() + size_of::<Arc<Mailbox>>() + FOLLOWING)
     }
 
     /// Begins to bring a topic's messages of a kind to a loop.
     pub(crate) fn follow(&self, log: &dyn Log, (topic, kind): (&Arc<str>, Kind), mailbox: &Arc<Mailbox>) {
         // Held while the log is called, so that its calls are in order. No sink takes this lock.
-        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeds = lock(&self.0);
         if feeds.get(topic).is_some_and(|(feed, _)| feed.kind != kind) {
             // Rules have changed it. Subscribers on other loops come back by the new rules.
             feeds.remove(topic).iter().for_each(|(feed, _)| feed.lost());
         }
         if let Some((feed, _)) = feeds.get(topic) {
-            let mut state = feed.lock();
+            let mut state = lock(&feed.state);
             if let Some(at) = &state.at {
                 mailbox.push(Event::Begin(topic.clone(), at.clone()));
             }
@@ -62,9 +63,9 @@ impl Feeds {
 
     /// Ends that.
     pub(crate) fn unfollow(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
-        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeds = lock(&self.0);
         let Some((feed, _)) = feeds.get(topic) else { return };
-        let mut state = feed.lock();
+        let mut state = lock(&feed.state);
         state.loops.retain(|other| !Arc::ptr_eq(other, mailbox));
         let is_unused = state.loops.is_empty();
         drop(state);
@@ -72,12 +73,6 @@ impl Feeds {
             feeds.remove(topic);
             shrink_map(&mut feeds);
         }
-    }
-}
-
-impl Feed {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +84,7 @@ pub(crate) fn frame(topic: &str, entry: &Entry) -> String {
 
 impl Sink for Feed {
     fn begin(&self, at: Position) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for mailbox in &state.loops {
             mailbox.push(Event::Begin(self.topic.clone(), at.clone()));
         }
@@ -98,7 +93,7 @@ impl Sink for Feed {
 
     fn entry(&self, entry: Entry) {
         let framed = Arc::new(Framed::new(self.topic.clone(), entry.offset, &frame(&self.topic, &entry)));
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(at) = &mut state.at {
             at.offset = entry.offset;
         }
@@ -108,7 +103,7 @@ impl Sink for Feed {
     }
 
     fn lost(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.at = None;
         for mailbox in &state.loops {
             mailbox.push(Event::Lost(self.topic.clone()));

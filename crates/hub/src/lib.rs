@@ -63,6 +63,7 @@ mod http_client;
 mod http_client;
 mod hub;
 mod limits;
+mod lock;
 mod log;
 mod mailbox;
 mod members;

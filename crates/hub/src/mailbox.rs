@@ -1,11 +1,12 @@
 //! Events of other threads for a loop's part of the hub: from logs, from presence, and receipts.
 
 use crate::hooks::Verdict;
+use crate::lock::lock;
 use crate::log::{LogError, Page, Position};
 use crate::pusher::delivery::Delivery;
 use crate::rules::Rules;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 use tautline::layers::ws::{Kind, Prepared};
 use tautline::{ApplicationMemory, ConnId, Receipt, ShardHandle, ShardHandleError, SlowConsumer};
 
@@ -187,11 +188,11 @@ impl Mailbox {
 
     /// Has messages that are left out count in the namespaces of these rules, until others come as an event.
     pub(crate) fn begin(&self, rules: &Arc<Rules>) {
-        self.lock().rules = Some(rules.clone());
+        lock(&self.waiting).rules = Some(rules.clone());
     }
 
     pub(crate) fn push(&self, event: Event) {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let before = waiting.memory;
         waiting.push(event);
         self.memory.add(waiting.memory - before);
@@ -201,7 +202,7 @@ impl Mailbox {
         drop(waiting);
         if (self.poke)(&self.shard).is_err_and(|error| error != ShardHandleError::Stopped) {
             // The loop looks at its mailbox at its next tick, too.
-            self.lock().is_poked = false;
+            lock(&self.waiting).is_poked = false;
         }
     }
 
@@ -227,7 +228,7 @@ impl Mailbox {
     }
 
     fn pop(&self, queue: fn(&mut Waiting) -> &mut VecDeque<Event>) -> Option<Event> {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let event = queue(&mut waiting).pop_front()?;
         let before = waiting.memory;
         waiting.leave(&event);
@@ -237,7 +238,7 @@ impl Mailbox {
 
     /// Whether nothing waits. The next event then wakes the loop.
     pub(crate) fn rest(&self) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let is_empty = waiting.events.is_empty() && waiting.news.is_empty();
         if is_empty {
             waiting.is_poked = false;
@@ -246,10 +247,6 @@ impl Mailbox {
             waiting.news_of.shrink_to(PLACES);
         }
         is_empty
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

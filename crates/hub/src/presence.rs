@@ -18,14 +18,15 @@ pub(crate) use self::users::Who;
 
 use self::ear::{Ear, News, tell};
 use self::room::{Room, shown};
-use self::rooms::{Bounds, Counted, Rooms, channel, lock};
+use self::rooms::{Bounds, Counted, Rooms, channel};
 use crate::config::Config;
+use crate::lock::lock;
 use crate::mailbox::{Event, Mailbox};
 use crate::pages::Pages;
 use crate::protocol::random_name;
 use crate::pusher::{MOST_INFO, OWN};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::layers::ws::Prepared;
 use tautline::{ApplicationMemory, Bridge};
@@ -242,7 +243,7 @@ impl Presence {
     /// Ends leases that were not renewed, and renews those of this host: of some topics at each call, so that nobody waits for
     /// long. All loops call it, and one does it.
     pub(crate) fn tick(&self, now: Instant) {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rounds = lock(&self.rounds);
         if rounds.last.is_some_and(|last| now.saturating_duration_since(last) < PER_TICK) {
             return;
         }

@@ -1,7 +1,8 @@
 //! Requests that are repeated: they are answered as before, and not done twice.
 
+use crate::lock::lock;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Most requests that are remembered, for how long, and the bytes of all of them.
@@ -51,7 +52,7 @@ struct Entry {
 impl Repeats {
     /// A request begins.
     pub(crate) fn begin(&self, id: &str, hash: u64, now: Instant) -> Known {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         while state.is_over(now) && state.forget_oldest() {}
         match state.known.get(id) {
             Some(entry) if entry.hash != hash => Known::Other,
@@ -70,7 +71,7 @@ impl Repeats {
 
     /// A request was answered. One that may succeed later is forgotten.
     pub(crate) fn end(&self, id: &str, status: u16, body: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if status >= 429 {
             state.known.remove(id);
         } else if let Some(entry) = state.known.get_mut(id) {
@@ -82,11 +83,7 @@ impl Repeats {
 
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).bytes
     }
 }
 
@@ -114,7 +111,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT, Known, MOST, MOST_BYTES, Repeats};
+    use super::{KEPT, Known, MOST, MOST_BYTES, Repeats, lock};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -136,7 +133,7 @@ mod tests {
         for number in 0..MOST + 100 {
             repeats.begin(&number.to_string(), 1, now);
         }
-        let state = repeats.lock();
+        let state = lock(&repeats.0);
         assert_eq!((state.known.len(), state.order.len()), (MOST, MOST));
     }
 
@@ -152,7 +149,7 @@ mod tests {
         }
         assert!((MOST_BYTES - (128 << 10)..=MOST_BYTES).contains(&repeats.memory()), "{}", repeats.memory());
         repeats.begin("late", 1, now + 2 * KEPT);
-        assert_eq!(repeats.lock().order.len(), 1);
+        assert_eq!(lock(&repeats.0).order.len(), 1);
         repeats.begin("later", 1, now + 4 * KEPT);
         assert!(repeats.memory() < 1_000, "{}", repeats.memory());
     }

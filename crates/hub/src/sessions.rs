@@ -1,10 +1,11 @@
 //! The connections of users on this host: their names, and their number for the limit.
 
+use crate::lock::lock;
 use crate::rate::Rate;
 use crate::rules::Identity;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::ConnId;
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
@@ -31,7 +32,7 @@ impl Sessions {
 
     /// Notes that the number of a user has changed, if other hosts want to know it. Called under the lock of the numbers.
     fn note(&self, user: &str) {
-        let mut changed = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = lock(&self.1);
         if let Some(changed) = &mut *changed {
             changed.insert(user.into());
         }
@@ -41,7 +42,7 @@ impl Sessions {
     /// changes.
     pub(crate) fn changes(&self, all: bool) -> Vec<(String, u32)> {
         let users = lock(&self.0);
-        let mut changed = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = lock(&self.1);
         let is_first = changed.is_none();
         let changed = std::mem::take(changed.get_or_insert_default());
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -157,10 +158,6 @@ impl<T> Users<T> {
     fn memory(&self) -> usize {
         map_memory(&self.map) + self.names + self.inside
     }
-}
-
-fn lock<T>(users: &Mutex<Users<T>>) -> MutexGuard<'_, Users<T>> {
-    users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The begin of the names of tokens, and of connections, among those of users, which have no control characters.
@@ -297,7 +294,7 @@ const PER_LOOK: Duration = Duration::from_millis(100);
 impl Rates {
     /// Counts an event. False if more than `most` have come within `time`.
     pub(crate) fn take(&self, name: &str, most: u32, time: Duration, now: Instant) -> bool {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.0);
         let is_due = names.looked.is_none_or(|last| now.saturating_duration_since(last) >= PER_LOOK);
         if is_due && names.known.len() >= MOST_NAMES && !names.known.contains_key(name) {
             names.looked = Some(now);
@@ -311,7 +308,7 @@ impl Rates {
 
     /// Its memory, in bytes, with names of 40 bytes.
     pub(crate) fn memory(&self) -> usize {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = lock(&self.0);
         map_memory(&names.known) + 40 * names.known.len() + names.places.capacity() * size_of::<Rate>()
     }
 }

@@ -9,6 +9,7 @@ use crate::elsewhere::Elsewhere;
 use crate::feed::Feeds;
 use crate::hooks::Calls;
 use crate::limits::Bounds;
+use crate::lock::lock;
 use crate::log::Log;
 use crate::mailbox::{Event, Mailbox, ToUser};
 use crate::presence::Presence;
@@ -18,7 +19,7 @@ use crate::repeats::Repeats;
 use crate::rules::{Identity, Rules, TokenError};
 use crate::sessions::{Added, CONNECTION, Revoked, Sessions};
 use crate::streams::Streams;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tautline::{Origins, Reply, Request};
 
@@ -147,32 +148,28 @@ impl LiveRules {
 
     /// The rules of the moment. `mailbox` is told later ones.
     pub(crate) fn follow(&self, mailbox: &Arc<Mailbox>) -> Arc<Rules> {
-        let mut live = self.lock();
+        let mut live = lock(&self.0);
         live.1.push(Arc::downgrade(mailbox));
         mailbox.begin(&live.0);
         live.0.clone()
     }
 
     pub(crate) fn get(&self) -> Arc<Rules> {
-        self.lock().0.clone()
+        lock(&self.0).0.clone()
     }
 
     /// Replaces the rules, and tells all loops.
     pub(crate) fn replace(&self, rules: Rules) {
         let rules = Arc::new(rules);
         // All loops are told under one lock, so that the last rules are the last for each of them.
-        let mut live = self.lock();
+        let mut live = lock(&self.0);
         live.0 = rules.clone();
         tell(&mut live.1, || Event::Rules(rules.clone()));
     }
 
     /// Has all loops take an event.
     pub(crate) fn tell(&self, event: impl Fn() -> Event) {
-        tell(&mut self.lock().1, event);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Arc<Rules>, Vec<Weak<Mailbox>>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        tell(&mut lock(&self.0).1, event);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The number of responses with server-sent events, by process and address.
 
+use crate::lock::lock;
 use crate::rules::EventRules;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use tautline::Address;
 
 /// The number of streams, of all loops.
@@ -13,7 +14,7 @@ pub(crate) struct Streams(Mutex<HashMap<Option<IpAddr>, usize>>);
 impl Streams {
     /// Counts one more. False if there are too many.
     pub(crate) fn enter(&self, peer: &Address, rules: &EventRules) -> bool {
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = lock(&self.0);
         let fits = has_room(&streams, peer, rules);
         if fits {
             *streams.entry(None).or_default() += 1;
@@ -25,11 +26,11 @@ impl Streams {
     }
 
     pub(crate) fn has_room(&self, peer: &Address, rules: &EventRules) -> bool {
-        has_room(&self.0.lock().unwrap_or_else(PoisonError::into_inner), peer, rules)
+        has_room(&lock(&self.0), peer, rules)
     }
 
     pub(crate) fn leave(&self, peer: &Address) {
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = lock(&self.0);
         let mut uncount = |key| {
             if let Some(number) = streams.get_mut(&key) {
                 *number -= 1;

@@ -1,7 +1,8 @@
 //! Refusals of a log by the program behind it, which no wait changes: only an operator does.
 
+use crate::lock::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Why a program refuses a log, as long as it does. Clones are the same one.
 ///
@@ -24,12 +25,12 @@ impl Refusal {
     /// The reason, with its remedy, as long as the program refuses something.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        self.lock().values().next().map(ToString::to_string)
+        lock(&self.reasons).values().next().map(ToString::to_string)
     }
 
     /// The program refuses `what` now.
     pub fn set(&self, what: &'static str, reason: &str) {
-        let mut reasons = self.lock();
+        let mut reasons = lock(&self.reasons);
         if reasons.get(what).is_none_or(|known| **known != *reason) {
             log::warn!("{} refuses the log of topics: {reason}", self.name);
             reasons.insert(what, reason.into());
@@ -38,14 +39,10 @@ impl Refusal {
 
     /// The program does not refuse `what` any more.
     pub fn clear(&self, what: &'static str) {
-        let mut reasons = self.lock();
+        let mut reasons = lock(&self.reasons);
         if reasons.remove(what).is_some() && reasons.is_empty() {
             log::warn!("{} refuses nothing of the log of topics any more", self.name);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<str>>> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,10 @@ use super::sign::signature;
 use super::verdict::Verdict;
 use crate::credentials::now;
 use crate::http_client::Unanswered;
+use crate::lock::lock;
 use crate::rules::Hooks;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Most bytes of the requests that wait.
@@ -68,7 +69,7 @@ struct State {
 impl Calls {
     /// The verdict about a question that was asked before.
     pub(crate) fn known(&self, key: &Key) -> Option<Verdict> {
-        let known = self.cache().get(key, Instant::now());
+        let known = lock(&self.cache).get(key, Instant::now());
         if known.is_some() {
             add(&self.counters.cached);
         }
@@ -77,8 +78,8 @@ impl Calls {
 
     /// Asks. The answer is given on another thread, or at once if there is no room.
     pub(crate) fn ask(self: &Arc<Self>, question: Question) {
-        let era = self.cache().era();
-        let mut state = self.lock();
+        let era = lock(&self.cache).era();
+        let mut state = lock(&self.state);
         let (most, waiting) = (question.hooks.at_once, question.hooks.waiting);
         let idle = state.idle.saturating_sub(state.waiting());
         let may_start = state.threads < most;
@@ -119,38 +120,38 @@ impl Calls {
 
     /// Forgets what was decided about a user.
     pub(crate) fn forget(&self, user: &str) {
-        self.cache().forget(user);
+        lock(&self.cache).forget(user);
     }
 
     /// Forgets all that was decided.
     pub(crate) fn forget_all(&self) {
-        self.cache().clear();
+        lock(&self.cache).clear();
     }
 
     /// Figures so far.
     pub(crate) fn counts(&self) -> HookCounts {
-        let waiting = self.lock().waiting();
+        let waiting = lock(&self.state).waiting();
         self.counters.read(waiting)
     }
 
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let state = self.lock();
+        let state = lock(&self.state);
         let places = state.asks.capacity() + state.tells.capacity();
         let waiting = places * size_of::<Waiting>() + state.bytes;
         drop(state);
-        waiting + self.cache().memory()
+        waiting + lock(&self.cache).memory()
     }
 
     /// A thread: sends one request after the other.
     fn run(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(waiting) = state.next() {
                 drop(state);
                 let tells = waiting.question.done.is_none();
                 self.answer(waiting);
-                state = self.lock();
+                state = lock(&self.state);
                 state.running -= 1;
                 state.telling -= usize::from(tells);
                 continue;
@@ -181,7 +182,7 @@ impl Calls {
                 let is_kept = !answered.max_age.is_zero() && !matches!(verdict, Verdict::Unanswered(_));
                 let replaces = matches!(&verdict, Verdict::Allowed(allowed) if allowed.data.is_some());
                 if let Some(key) = kept_as.filter(|_| is_kept && !replaces) {
-                    let mut cache = self.cache();
+                    let mut cache = lock(&self.cache);
                     if cache.era() == era {
                         cache.put(key, verdict.clone(), answered.max_age, Instant::now());
                     }
@@ -205,21 +206,13 @@ impl Calls {
 
     /// Warns at most once in a while: questions come as often as clients like.
     fn warn(&self, error: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let now = Instant::now();
         if state.warned.is_none_or(|last| now.saturating_duration_since(last) >= IDLE) {
             state.warned = Some(now);
             drop(state);
             log::warn!("the application of [hooks] does not answer, so its clients are refused: {error}");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! News of other hosts about the members of a topic.
 
 use super::room::{Lease, Room, shown};
-use super::rooms::{Bounds, Rooms, channel, lock};
+use super::rooms::{Bounds, Rooms, channel};
+use crate::lock::lock;
 use crate::members::Members;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Weak};

@@ -2,7 +2,7 @@
 
 use super::room::Room;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tautline::ApplicationMemory;
 use tautline::layers::engine::sized::{map_memory, shrink_map};
 
@@ -60,10 +60,6 @@ pub(super) struct Bounds {
     pub(super) members: usize,
     /// Bytes of a name.
     pub(super) name: usize,
-}
-
-pub(super) fn lock(rooms: &Rooms) -> MutexGuard<'_, Counted> {
-    rooms.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn channel(topic: &str) -> String {

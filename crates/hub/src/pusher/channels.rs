@@ -5,13 +5,14 @@ use super::app::App;
 use super::delivery::{Delivery, What};
 use super::name::{Channel, OWN};
 use super::wire;
+use crate::lock::lock;
 use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, depth};
 use crate::rules::Rules;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tautline::layers::engine::sized::{map_memory, name_memory, shrink_map};
 use tautline::layers::ws::{Kind, Prepared};
@@ -68,20 +69,16 @@ impl Channels {
         Self { bridge, state: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// Its memory, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let state = self.lock();
+        let state = lock(&self.state);
         let names: usize = state.map.keys().map(|topic| name_memory(topic)).sum();
         map_memory(&state.map) + names + map_memory(&state.kept.map) + state.kept.bytes
     }
 
     /// Counts one more connection to an app. False if there are too many on this host.
     pub(crate) fn connect(&self, app: &App) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let number = state.conns.entry(app.id.clone()).or_default();
         let fits = *number < app.limits.connections;
         *number += usize::from(fits);
@@ -89,14 +86,14 @@ impl Channels {
     }
 
     pub(crate) fn disconnect(&self, app: &App) {
-        if let Some(number) = self.lock().conns.get_mut(&app.id) {
+        if let Some(number) = lock(&self.state).conns.get_mut(&app.id) {
             *number -= 1;
         }
     }
 
     /// A loop has one subscriber more.
     pub(crate) fn enter(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let channel = state.map.entry(topic.clone()).or_default();
         if channel.listening.is_none()
             && let Some(bridge) = &self.bridge
@@ -113,7 +110,7 @@ impl Channels {
 
     /// A loop has one subscriber less.
     pub(crate) fn leave(&self, topic: &str, mailbox: &Arc<Mailbox>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(channel) = state.map.get_mut(topic) else { return };
         channel.loops.retain_mut(|(other, number)| {
             *number -= usize::from(Arc::ptr_eq(other, mailbox));
@@ -128,12 +125,12 @@ impl Channels {
 
     /// The subscribers of a channel on this host.
     pub(crate) fn subscribers(&self, topic: &str) -> usize {
-        self.lock().map.get(topic).map_or(0, |channel| channel.loops.iter().map(|(_, number)| number).sum())
+        lock(&self.state).map.get(topic).map_or(0, |channel| channel.loops.iter().map(|(_, number)| number).sum())
     }
 
     /// The channels of an app with subscribers on this host whose names begin so.
     pub(crate) fn list(&self, app: &App, begin: &str) -> Vec<String> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let names = state.map.keys().filter_map(|topic| app.channel(topic));
         names.filter(|name| name.starts_with(begin)).map(str::to_owned).collect()
     }
@@ -154,19 +151,19 @@ impl Channels {
             // If it is withheld, subscribers of other hosts miss it, as those of any plain topic do.
             let _ = bridge.publish(&format!("{OWN}{topic}"), Outgoing::text(&text));
         }
-        self.lock().deliver(topic, passed);
+        lock(&self.state).deliver(topic, passed);
     }
 
     /// Keeps the event of a cache channel, also without subscribers.
     pub(crate) fn keep(&self, topic: &Arc<str>, channel: &str, frame: &str, now: Instant) {
         if Channel::read(channel).is_some_and(|channel| channel.is_cached) {
-            self.lock().kept.keep(topic, frame, now);
+            lock(&self.state).kept.keep(topic, frame, now);
         }
     }
 
     /// The last event of a cache channel.
     pub(crate) fn kept(&self, topic: &str, now: Instant) -> Option<Arc<str>> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let (since, frame) = state.kept.map.get(topic)?;
         (now.saturating_duration_since(*since) < KEPT).then(|| frame.clone())
     }
@@ -186,10 +183,6 @@ pub(super) fn message(topic: &str, event: &str, data: &str) -> String {
     let is_json = depth(data) <= MOST_DEPTH && serde_json::from_str::<&RawValue>(data).is_ok();
     let data = if is_json { data.trim().to_owned() } else { text() };
     Object::new("message").text("topic", topic).text("event", event).raw("data", &data).end()
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hears an event of another host.
