@@ -4,8 +4,8 @@
 
 use crate::access::code;
 use crate::protocol::Object;
+use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::fmt;
 use tautline::{CloseCode, Conn};
@@ -16,33 +16,25 @@ const MANY: u64 = 2;
 /// Messages of a frame of a client at most.
 pub(crate) const MOST: usize = 256;
 
-/// The messages of a frame.
-struct Messages<'a>(Vec<&'a RawValue>);
+/// Takes the messages of a frame.
+struct Messages;
 
-impl<'de: 'a, 'a> Deserialize<'de> for Messages<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bounded;
+impl<'de> Visitor<'de> for Messages {
+    type Value = Vec<&'de str>;
 
-        impl<'de> Visitor<'de> for Bounded {
-            type Value = Vec<&'de RawValue>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {MOST} messages")
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "an array of at most {MOST} messages")
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut messages = Vec::new();
+        while let Some(message) = seq.next_element::<&RawValue>()? {
+            if messages.len() >= MOST {
+                return Err(A::Error::custom("too many messages"));
             }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut messages = Vec::new();
-                while let Some(message) = seq.next_element()? {
-                    if messages.len() >= MOST {
-                        return Err(A::Error::custom("too many messages"));
-                    }
-                    messages.push(message);
-                }
-                Ok(messages)
-            }
+            messages.push(message.get());
         }
-
-        deserializer.deserialize_seq(Bounded).map(Messages)
+        Ok(messages)
     }
 }
 
@@ -70,17 +62,18 @@ pub(crate) fn is_array(text: &str) -> bool {
 
 /// The messages of an array. `Err` has the reason if it is none, or has too many.
 pub(crate) fn messages(array: &str) -> Result<Vec<&str>, &'static str> {
-    let messages = serde_json::from_str::<Messages<'_>>(array).map_err(|_| "no JSON array of at most 256 messages")?;
-    Ok(messages.0.into_iter().map(RawValue::get).collect())
+    let mut parser = serde_json::Deserializer::from_str(array);
+    let messages = parser.deserialize_seq(Messages).and_then(|messages| parser.end().map(|()| messages));
+    messages.map_err(|_| "no JSON array of at most 256 messages")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Messages};
+    use super::{MOST, messages};
 
     #[test]
     fn a_frame_has_a_bounded_number_of_messages() {
-        let read = |text: &str| serde_json::from_str::<Messages<'_>>(text).map(|Messages(all)| all.len());
+        let read = |text: &str| messages(text).map(|all| all.len());
         assert_eq!(read("[]").unwrap(), 0);
         assert_eq!(read("[{}, 1,[2]]").unwrap(), 3);
         assert_eq!(read(&format!("[{}1]", "1,".repeat(MOST - 1))).unwrap(), MOST);

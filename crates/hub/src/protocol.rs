@@ -186,10 +186,7 @@ pub fn random_name() -> String {
         bytes[..8].copy_from_slice(&now.as_nanos().to_le_bytes()[..8]);
         bytes[8..12].copy_from_slice(&std::process::id().to_le_bytes());
     }
-    bytes.iter().fold(String::new(), |mut name, byte| {
-        let _ = write!(name, "{byte:02x}");
-        name
-    })
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 #[cfg(test)]
