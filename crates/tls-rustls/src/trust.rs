@@ -37,21 +37,17 @@ pub(crate) fn server_verifier(
     verify: Option<&Arc<dyn Verify>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
-    let Some(anchors) = Anchors::of(roots)? else {
-        return Ok(decided(Arc::new(DangerNone(Arc::clone(provider))), verify));
+    let trust = |anchors: Anchors| {
+        let built =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider)).build();
+        Ok::<_, Error>((built.map_err(|error| Error::Config(format!("trusted roots: {error}")))?, anchors))
     };
-    let inner = WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider))
-        .build()
-        .map_err(|error| Error::Config(format!("trusted roots: {error}")))?;
-    Ok(decided(Arc::new(Anchored { inner, anchors }), verify))
-}
-
-/// Puts the program's own decision, if there is one, behind a verifier.
-fn decided(verifier: Arc<dyn ServerCertVerifier>, verify: Option<&Arc<dyn Verify>>) -> Arc<dyn ServerCertVerifier> {
-    match verify {
-        Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),
-        None => verifier,
-    }
+    Ok(Arc::new(Verifier::<WebPkiServerVerifier> {
+        trust: Anchors::of(roots)?.map(trust).transpose()?,
+        verify: verify.cloned(),
+        provider: Arc::clone(provider),
+        required: true,
+    }))
 }
 
 /// Makes the verifier with which a server checks clients. `rule` is the name of a demand that some certificates have.
@@ -72,183 +68,39 @@ pub(crate) fn client_verifier(
         ClientAuth::Optional(pem) => (pem, false),
         _ => return Err(Error::unknown("client certificates")),
     };
-    if let Some(verify) = verify
-        && pem.is_empty()
-    {
-        let inner: Arc<dyn ClientCertVerifier> =
-            Arc::new(NoClientRoots { inner: DangerNone(Arc::clone(provider)), required });
-        return Ok(Arc::new(Decided { verify: Arc::clone(verify), inner }));
-    }
-    let what = rule.map_or_else(
-        || "roots for client certificates".to_owned(),
-        |rule| format!("roots for client certificates ({rule})"),
-    );
-    let anchors = certificate::anchors(pem, &what)?;
-    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider));
-    if !required {
-        builder = builder.allow_unauthenticated();
-    }
-    let inner = builder.build().map_err(|error| Error::Config(format!("{what}: {error}")))?;
-    let verifier: Arc<dyn ClientCertVerifier> = Arc::new(Anchored { inner, anchors });
-    Ok(match verify {
-        Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),
-        None => verifier,
-    })
-}
-
-/// Accepts every certificate. The handshake's signature is still verified, so the peer holds the certificate's key.
-#[derive(Debug)]
-struct DangerNone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for DangerNone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// The methods of a verifier that verify the handshake's signature, by `inner`.
-macro_rules! signatures_by_inner {
-    () => {
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.inner.verify_tls12_signature(message, cert, dss)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            cert: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.inner.verify_tls13_signature(message, cert, dss)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.inner.supported_verify_schemes()
-        }
+    let trust = || {
+        let what = rule.map_or_else(
+            || "roots for client certificates".to_owned(),
+            |rule| format!("roots for client certificates ({rule})"),
+        );
+        let anchors = certificate::anchors(pem, &what)?;
+        let built =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider)).build();
+        Ok::<_, Error>((built.map_err(|error| Error::Config(format!("{what}: {error}")))?, anchors))
     };
+    // Without an authority the program decides alone.
+    let decides_alone = pem.is_empty() && verify.is_some();
+    Ok(Arc::new(Verifier::<dyn ClientCertVerifier> {
+        trust: (!decides_alone).then(trust).transpose()?,
+        verify: verify.cloned(),
+        provider: Arc::clone(provider),
+        required,
+    }))
 }
 
-/// Knows no authority, so that a program decides alone, and is told so. The handshake's signature is verified.
-#[derive(Debug)]
-struct NoClientRoots {
-    inner: DangerNone,
+/// Verifies certificates of one role by rustls. It also accepts a trusted certificate as a peer's own, and the program's
+/// decision, if there is one, replaces the result.
+struct Verifier<V: ?Sized> {
+    /// rustls' own verifier with what it trusts. Without it every server is accepted, and no client's issuer is known.
+    trust: Option<(Arc<V>, Anchors)>,
+    verify: Option<Arc<dyn Verify>>,
+    provider: Arc<CryptoProvider>,
+    /// Whether the peer must show a certificate.
     required: bool,
 }
 
-impl ClientCertVerifier for NoClientRoots {
-    fn client_auth_mandatory(&self) -> bool {
-        self.required
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
-    }
-
-    signatures_by_inner!();
-}
-
-/// A verifier of rustls' that also accepts a trusted certificate as a peer's own.
-struct Anchored<V: ?Sized> {
-    inner: Arc<V>,
-    anchors: Anchors,
-}
-
-impl<V: ?Sized> fmt::Debug for Anchored<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Anchored")
-    }
-}
-
-impl ServerCertVerifier for Anchored<WebPkiServerVerifier> {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        let accepted = ServerCertVerified::assertion();
-        self.anchors.judge(end_entity, (Role::Server, Some(server_name)), now, (verified, accepted))
-    }
-
-    signatures_by_inner!();
-}
-
-impl ClientCertVerifier for Anchored<dyn ClientCertVerifier> {
-    fn client_auth_mandatory(&self) -> bool {
-        self.inner.client_auth_mandatory()
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
-        self.anchors.judge(end_entity, (Role::Client, None), now, (verified, ClientCertVerified::assertion()))
-    }
-
-    signatures_by_inner!();
-}
-
-/// A verifier of rustls', whose result the program's own decision replaces.
-struct Decided<V: ?Sized> {
-    verify: Arc<dyn Verify>,
-    inner: Arc<V>,
-}
-
-impl<V: ?Sized> Decided<V> {
-    /// Asks the program. `verified` is rustls' own result.
+impl<V: ?Sized> Verifier<V> {
+    /// Asks the program, if it decides. `verified` is rustls' own result.
     fn decide<T>(
         &self,
         (first, rest): (&CertificateDer<'_>, &[CertificateDer<'_>]),
@@ -256,9 +108,10 @@ impl<V: ?Sized> Decided<V> {
         verified: Result<T, rustls::Error>,
         accepted: T,
     ) -> Result<T, rustls::Error> {
+        let Some(verify) = &self.verify else { return verified };
         let chain: Vec<&[u8]> = [first].into_iter().chain(rest).map(|one| one.as_ref()).collect();
         let rejected = verified.as_ref().err().map(describe);
-        match self.verify.verify(&PeerCertificates::new(&chain, host, rejected.as_ref())) {
+        match verify.verify(&PeerCertificates::new(&chain, host, rejected.as_ref())) {
             Ok(()) => Ok(accepted),
             Err(why) => Err(verified.err().unwrap_or_else(|| {
                 let refused = OtherError(Arc::new(Refused(why)));
@@ -268,13 +121,40 @@ impl<V: ?Sized> Decided<V> {
     }
 }
 
-impl<V: ?Sized> fmt::Debug for Decided<V> {
+impl<V: ?Sized> fmt::Debug for Verifier<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Decided")
+        f.write_str("Verifier")
     }
 }
 
-impl ServerCertVerifier for Decided<dyn ServerCertVerifier> {
+/// The methods that verify the handshake's signature, so that the peer holds the certificate's key. None is left out.
+macro_rules! signatures_by_provider {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
+}
+
+impl ServerCertVerifier for Verifier<WebPkiServerVerifier> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -283,21 +163,27 @@ impl ServerCertVerifier for Decided<dyn ServerCertVerifier> {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        let host = server_name.to_str();
-        self.decide((end_entity, intermediates), Some(&host), verified, ServerCertVerified::assertion())
+        let accepted = ServerCertVerified::assertion;
+        let verified = self.trust.as_ref().map_or_else(
+            || Ok(accepted()),
+            |(inner, anchors)| {
+                let verified = inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+                anchors.judge(end_entity, (Role::Server, Some(server_name)), now, (verified, accepted()))
+            },
+        );
+        self.decide((end_entity, intermediates), Some(&server_name.to_str()), verified, accepted())
     }
 
-    signatures_by_inner!();
+    signatures_by_provider!();
 }
 
-impl ClientCertVerifier for Decided<dyn ClientCertVerifier> {
+impl ClientCertVerifier for Verifier<dyn ClientCertVerifier> {
     fn client_auth_mandatory(&self) -> bool {
-        self.inner.client_auth_mandatory()
+        self.required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
+        self.trust.as_ref().map_or(&[], |(inner, _)| inner.root_hint_subjects())
     }
 
     fn verify_client_cert(
@@ -306,9 +192,16 @@ impl ClientCertVerifier for Decided<dyn ClientCertVerifier> {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
-        self.decide((end_entity, intermediates), None, verified, ClientCertVerified::assertion())
+        let accepted = ClientCertVerified::assertion;
+        let verified = self.trust.as_ref().map_or_else(
+            || Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+            |(inner, anchors)| {
+                let verified = inner.verify_client_cert(end_entity, intermediates, now);
+                anchors.judge(end_entity, (Role::Client, None), now, (verified, accepted()))
+            },
+        );
+        self.decide((end_entity, intermediates), None, verified, accepted())
     }
 
-    signatures_by_inner!();
+    signatures_by_provider!();
 }
