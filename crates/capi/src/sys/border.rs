@@ -1,6 +1,7 @@
 //! The way out: errors become codes and texts.
 
 use super::guard::guard;
+use super::memory::check;
 use super::sized;
 use super::types::ErrorDetail;
 use crate::codes::{Code, TAUT_NO_ALERT, TAUT_OK};
@@ -28,6 +29,23 @@ pub(super) unsafe fn report(error: *mut ErrorDetail, call: impl FnOnce() -> Resu
         unsafe { describe(error, given, result.as_ref().err()) }.and(result)
     });
     code(result)
+}
+
+/// Drops an object of [`give`](super::memory::give). Null is ignored.
+///
+/// # Safety
+/// `object` is null, or this is its last use.
+pub(super) unsafe fn free<T>(object: *mut T) -> Result<(), Failure> {
+    if object.is_null() {
+        return Ok(());
+    }
+    check(object)?;
+    // SAFETY: it comes from `Box::into_raw`, and the caller uses it for the last time.
+    let owned = unsafe { Box::from_raw(object) };
+    guard(move || {
+        drop(owned);
+        Ok(())
+    })
 }
 
 /// Writes a failure, or its absence, into `error`, which `given` was read from.

@@ -3,7 +3,7 @@ use super::callbacks::Callbacks;
 use super::conn::refused;
 use super::heads::target;
 use super::loops::Calls;
-use super::memory::{check, str_of};
+use super::memory::{check, give, str_of};
 use super::owner::Loop;
 use super::running::{self, Loops, Runs, driver, not_started, program, settings};
 use super::settings::Settings;
@@ -74,27 +74,27 @@ pub unsafe extern "C" fn taut_client_start(
         let options = unsafe { sized::read(options) }?;
         // SAFETY: the caller gives null or callbacks.
         let program = unsafe { program(options.callbacks) }?;
-        check(client)?;
-        // SAFETY: the caller gives null or a configuration.
-        let tls = unsafe { options.tls.as_ref() };
-        let plain = Tls { engine: TlsEngine::Plain, config: ClientConfig::default() };
-        let engine = tls.map_or(Ok(plain), |tls| tls.0.for_client())?;
-        // SAFETY: the caller gives null or settings.
-        let config = unsafe { settings(options.settings) };
-        // SAFETY: the caller gives null or a text.
-        let driver = unsafe { driver(options.driver) }?;
-        let owner = Loop::new(0);
-        let mut made = tautline::Client::new(engine).config(config).driver(driver).stay();
-        // SAFETY: the caller gives null or a number.
-        if let Some(cpu) = unsafe { options.cpu.as_ref() } {
-            made = made.pin(*cpu);
-        }
-        let (calls, loops, own) = (program.clone(), vec![owner.clone()], owner.clone());
-        let handle = made.start(move |_| Calls::new(calls, own)).map_err(not_started)?;
-        let made = Client { loops: Loops { handle, loops, program }, owner, is_secure: tls.is_some() };
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { client.write(Box::into_raw(Box::new(made))) };
-        Ok(())
+        let made = || {
+            // SAFETY: the caller gives null or a configuration.
+            let tls = unsafe { options.tls.as_ref() };
+            let plain = Tls { engine: TlsEngine::Plain, config: ClientConfig::default() };
+            let engine = tls.map_or(Ok(plain), |tls| tls.0.for_client())?;
+            // SAFETY: the caller gives null or settings.
+            let config = unsafe { settings(options.settings) };
+            // SAFETY: the caller gives null or a text.
+            let driver = unsafe { driver(options.driver) }?;
+            let owner = Loop::new(0);
+            let mut made = tautline::Client::new(engine).config(config).driver(driver).stay();
+            // SAFETY: the caller gives null or a number.
+            if let Some(cpu) = unsafe { options.cpu.as_ref() } {
+                made = made.pin(*cpu);
+            }
+            let (calls, loops, own) = (program.clone(), vec![owner.clone()], owner.clone());
+            let handle = made.start(move |_| Calls::new(calls, own)).map_err(not_started)?;
+            Ok(Client { loops: Loops { handle, loops, program }, owner, is_secure: tls.is_some() })
+        };
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { give(client, made) }
     };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, start) }

@@ -1,6 +1,6 @@
 use super::border::report;
 use super::guard::guard;
-use super::memory::{array, bytes, check, slice, text};
+use super::memory::{array, bytes, check, put, slice, text};
 use super::sized;
 use super::types::{CertificatePem, Destroy, ErrorDetail, Slice, TlsConfig, TlsVerify};
 use super::verify::Callback;
@@ -28,15 +28,13 @@ pub unsafe extern "C" fn taut_tls_config_new(
     config: *mut *const TlsConfig,
     error: *mut ErrorDetail,
 ) -> Code {
-    let make = || {
-        check(config)?;
+    let made = || {
         // SAFETY: the caller gives null or a text.
         let engine = unsafe { text(engine) }?;
-        let made = Arc::new(TlsConfig(Config::new(role, engine.unwrap_or_default())?));
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { config.write(Arc::into_raw(made)) };
-        Ok(())
+        Ok(Arc::into_raw(Arc::new(TlsConfig(Config::new(role, engine.unwrap_or_default())?))))
     };
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { put(config, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }

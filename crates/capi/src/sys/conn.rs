@@ -4,7 +4,7 @@ use super::border::{code, put_text};
 use super::callbacks::Conn;
 use super::guard::guard;
 use super::lent::{in_conn, in_loop, with_conn};
-use super::memory::{bytes, check, room, str_of};
+use super::memory::{bytes, check, put, room, str_of};
 use super::message::{self, message};
 use super::owner::{Loop, State};
 use super::shapes::Message;
@@ -88,12 +88,11 @@ pub unsafe extern "C" fn taut_conn_is_open(conn: Conn) -> u32 {
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_send_piece(conn: Conn, piece: *const Message) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives null or a `taut_message`.
         let (piece, last) = unsafe { message::piece(piece) }?;
         delivered(conn.fragment(piece.kind, piece.payload, last))
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Sends a ping of at most 125 bytes. The callback `pong` gets the answer.
@@ -104,12 +103,11 @@ pub unsafe extern "C" fn taut_conn_send_piece(conn: Conn, piece: *const Message)
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_ping(conn: Conn, data: *const u8, len: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         let data = unsafe { bytes(data, len) }?;
         conn.ping(data).map_err(|error| Failure::with_text(TAUT_ERR_VALUE, error.to_string()))
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Subscribes the connection to a topic. TAUT_ERR_FULL says that it has TAUT_SET_MAX_SUBSCRIPTIONS others.
@@ -120,12 +118,11 @@ pub unsafe extern "C" fn taut_conn_ping(conn: Conn, data: *const u8, len: usize)
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_subscribe(conn: Conn, topic: *const u8, topic_len: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         let taken = conn.subscribe(unsafe { str_of(topic, topic_len) }?);
         taken.then_some(()).ok_or(Failure::new(TAUT_ERR_FULL, "the connection has too many subscriptions"))
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Subscribes the connection to all topics whose names begin with this text.
@@ -136,12 +133,11 @@ pub unsafe extern "C" fn taut_conn_subscribe(conn: Conn, topic: *const u8, topic
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_subscribe_prefix(conn: Conn, topic: *const u8, topic_len: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         let taken = conn.subscribe_prefix(unsafe { str_of(topic, topic_len) }?);
         taken.then_some(()).ok_or(Failure::new(TAUT_ERR_FULL, "the connection has too many subscriptions"))
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Ends the subscription to a topic, if there is one.
@@ -152,12 +148,11 @@ pub unsafe extern "C" fn taut_conn_subscribe_prefix(conn: Conn, topic: *const u8
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_unsubscribe(conn: Conn, topic: *const u8, topic_len: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         conn.unsubscribe(unsafe { str_of(topic, topic_len) }?);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Ends the subscription to all topics that begin with this text, if there is one.
@@ -168,12 +163,11 @@ pub unsafe extern "C" fn taut_conn_unsubscribe(conn: Conn, topic: *const u8, top
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_unsubscribe_prefix(conn: Conn, topic: *const u8, topic_len: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         conn.unsubscribe_prefix(unsafe { str_of(topic, topic_len) }?);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Sends a message to every subscriber of a topic on every loop, also to this connection if it is one.
@@ -191,14 +185,13 @@ pub unsafe extern "C" fn taut_conn_publish(
     topic_len: usize,
     outgoing: *const Message,
 ) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         let topic = unsafe { str_of(topic, topic_len) }?;
         // SAFETY: the caller gives null or a `taut_message`.
         conn.publish(topic, unsafe { message(outgoing) }?);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Publishes as `taut_conn_publish` does, but not to this connection.
@@ -214,14 +207,13 @@ pub unsafe extern "C" fn taut_conn_publish_to_others(
     topic_len: usize,
     outgoing: *const Message,
 ) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives bytes that can be read.
         let topic = unsafe { str_of(topic, topic_len) }?;
         // SAFETY: the caller gives null or a `taut_message`.
         conn.publish_to_others(topic, unsafe { message(outgoing) }?);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Calls the callback `timer` with `id` after this time, once, up to 64 ms late. A timer with the same id moves.
@@ -232,11 +224,10 @@ pub unsafe extern "C" fn taut_conn_publish_to_others(
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_set_timer(conn: Conn, after_ms: u64, id: u64) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         conn.set_timer(Duration::from_millis(after_ms), id);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Cancels a timer of the connection. TAUT_ERR_VALUE says that it has none with this id.
@@ -247,8 +238,7 @@ pub unsafe extern "C" fn taut_conn_set_timer(conn: Conn, after_ms: u64, id: u64)
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_cancel_timer(conn: Conn, id: u64) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| conn.cancel_timer(id).then_some(()).ok_or(NO_TIMER);
-    code(guard(|| in_conn(conn, call)))
+    on_conn(conn, |conn| conn.cancel_timer(id).then_some(()).ok_or(NO_TIMER))
 }
 
 /// Pauses reading from the peer if `pause` is 1, and resumes it if it is 0. Messages that arrived already still come.
@@ -259,11 +249,10 @@ pub unsafe extern "C" fn taut_conn_cancel_timer(conn: Conn, id: u64) -> Code {
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_pause(conn: Conn, pause: u32) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         conn.pause(pause != 0);
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Sets `*waiting` to the number of bytes that wait for the peer.
@@ -274,13 +263,10 @@ pub unsafe extern "C" fn taut_conn_pause(conn: Conn, pause: u32) -> Code {
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_buffered(conn: Conn, waiting: *mut usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
-        check(waiting)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { waiting.write(conn.buffered()) };
-        Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    on_conn(conn, |conn| {
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(waiting, || Ok(conn.buffered())) }
+    })
 }
 
 /// Asks for the callback `drain` once no bytes wait for the peer, also if none wait now.
@@ -291,11 +277,10 @@ pub unsafe extern "C" fn taut_conn_buffered(conn: Conn, waiting: *mut usize) -> 
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_notify_drain(conn: Conn) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         conn.notify_drain();
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Closes a client's connection, and has it connect again after its wait.
@@ -306,11 +291,10 @@ pub unsafe extern "C" fn taut_conn_notify_drain(conn: Conn) -> Code {
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_reconnect(conn: Conn) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         conn.reconnect();
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Sets the program's pointer of the connection. It is null at first, unless `taut_request_upgrade` has set it.
@@ -321,11 +305,10 @@ pub unsafe extern "C" fn taut_conn_reconnect(conn: Conn) -> Code {
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_set_user(conn: Conn, user: *mut c_void) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         conn.state().user = user;
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Sets `*user` to the program's pointer of the connection.
@@ -336,13 +319,10 @@ pub unsafe extern "C" fn taut_conn_set_user(conn: Conn, user: *mut c_void) -> Co
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_get_user(conn: Conn, user: *mut *mut c_void) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
-        check(user)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { user.write(conn.state().user) };
-        Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    on_conn(conn, |conn| {
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(user, || Ok(conn.state().user)) }
+    })
 }
 
 /// Sets `*dial` to the number of the target that a client's connection belongs to.
@@ -353,14 +333,11 @@ pub unsafe extern "C" fn taut_conn_get_user(conn: Conn, user: *mut *mut c_void) 
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_get_dial(conn: Conn, dial: *mut u64) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
-        check(dial)?;
-        let own = conn.dial().ok_or(Failure::new(TAUT_ERR_STATE, "a server's connection has no target"))?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { dial.write(own.index() as u64) };
-        Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    on_conn(conn, |conn| {
+        let own = || conn.dial().ok_or(Failure::new(TAUT_ERR_STATE, "a server's connection has no target"));
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(dial, || Ok(own()?.index() as u64)) }
+    })
 }
 
 /// Writes the peer's address into `text`, with a zero byte behind it, cut if `text_room` is too small.
@@ -371,12 +348,11 @@ pub unsafe extern "C" fn taut_conn_get_dial(conn: Conn, dial: *mut u64) -> Code 
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_get_peer(conn: Conn, text: *mut c_char, text_room: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives the memory away for this call, and characters are bytes.
         put_text(unsafe { chars(text, text_room) }?, &conn.peer().to_string());
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Writes the address of the socket's peer into `text`, as `taut_conn_get_peer` does: the client, or the proxy next to the server
@@ -388,12 +364,11 @@ pub unsafe extern "C" fn taut_conn_get_peer(conn: Conn, text: *mut c_char, text_
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_get_direct_peer(conn: Conn, text: *mut c_char, text_room: usize) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives the memory away for this call, and characters are bytes.
         put_text(unsafe { chars(text, text_room) }?, &conn.direct_peer().to_string());
         Ok(())
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Writes the result of the TLS handshake into `facts`. Without TLS they are empty.
@@ -404,11 +379,10 @@ pub unsafe extern "C" fn taut_conn_get_direct_peer(conn: Conn, text: *mut c_char
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_conn_get_facts(conn: Conn, facts: *mut TlsFacts) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller gives null or a `taut_tls_facts`.
         unsafe { sized::write(facts, &TlsFacts::new(conn.tls())) }
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Copies a certificate of the peer, as `taut_tls_peer_certificate` does.
@@ -425,11 +399,10 @@ pub unsafe extern "C" fn taut_conn_peer_certificate(
     der_room: usize,
     der_len: *mut usize,
 ) -> Code {
-    let call = |conn: &mut tautline::Conn<'_, State>| {
+    on_conn(conn, |conn| {
         // SAFETY: the caller keeps the contract of `certificate`.
         unsafe { certificate(&conn.tls(), number, (der, der_room), der_len) }
-    };
-    code(guard(|| in_conn(conn, call)))
+    })
 }
 
 /// Calls the callback `loop_timer` with `id` after this time, once, up to a millisecond late. One with the same id moves.
@@ -491,6 +464,11 @@ pub(super) unsafe fn chars<'a>(text: *mut c_char, len: usize) -> Result<&'a mut 
     let start = bytes.as_mut_ptr().cast();
     // SAFETY: a character is a byte, and the slice that this one replaces is not used again.
     Ok(unsafe { core::slice::from_raw_parts_mut(start, bytes.len()) })
+}
+
+/// Runs a call that works only inside a callback of the connection.
+fn on_conn(conn: Conn, call: impl FnOnce(&mut tautline::Conn<'_, State>) -> Result<(), Failure>) -> Code {
+    code(guard(|| in_conn(conn, call)))
 }
 
 /// Acts on a connection by way of its loop.

@@ -102,6 +102,27 @@ pub(super) unsafe fn str_of<'a>(data: *const u8, len: usize) -> Result<&'a str, 
     str::from_utf8(unsafe { bytes(data, len) }?).map_err(|_| NOT_UTF8)
 }
 
+/// Sets `*out` to a value that is made if `out` can be written.
+///
+/// # Safety
+/// `out` is null, or points to memory that may be written.
+pub(super) unsafe fn put<T>(out: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    check(out)?;
+    let made = make()?;
+    // SAFETY: not null, and the caller lets it be written.
+    unsafe { out.write(made) };
+    Ok(())
+}
+
+/// Sets `*out` to an object that the caller frees by [`free`](super::border::free).
+///
+/// # Safety
+/// That of [`put`].
+pub(super) unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    // SAFETY: the caller keeps the contract.
+    unsafe { put(out, || make().map(Box::new).map(Box::into_raw)) }
+}
+
 /// The place of a window, for [`overlap`].
 #[inline]
 pub(super) const fn span(window: &Window) -> (*const u8, usize) {

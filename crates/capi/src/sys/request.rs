@@ -1,11 +1,11 @@
 //! Answers to requests, at once or later.
 
-use super::border::{code, report};
+use super::border::{code, free, report};
 use super::callbacks::{Redial, Request};
 use super::guard::guard;
 use super::heads::{header_map, status, target};
 use super::lent::{in_request, set_redial};
-use super::memory::{bytes, check, text};
+use super::memory::{bytes, check, give, text};
 use super::owner::State;
 use super::shapes::{Header, Target};
 use super::sized;
@@ -82,15 +82,16 @@ pub unsafe extern "C" fn taut_request_respond(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_request_later(request: *const Request, ticket: *mut *mut Ticket) -> Code {
     let call = || {
-        check(ticket)?;
         in_request(request, |request, reply| {
-            let mut taken = None;
-            let later = request.later(|ticket| taken = Some(ticket));
-            answer(reply, later)?;
-            let taken = taken.ok_or(Failure::new(TAUT_ERR_FULL, "too many requests wait for their answers"))?;
-            // SAFETY: not null, and the caller lets it be written.
-            unsafe { ticket.write(Box::into_raw(Box::new(Ticket(Mutex::new(Some(taken)))))) };
-            Ok(())
+            let take = || {
+                let mut taken = None;
+                let later = request.later(|ticket| taken = Some(ticket));
+                answer(reply, later)?;
+                let full = Failure::new(TAUT_ERR_FULL, "too many requests wait for their answers");
+                taken.map(|taken| Ticket(Mutex::new(Some(taken)))).ok_or(full)
+            };
+            // SAFETY: the caller gives null, or lets it be written.
+            unsafe { give(ticket, take) }
         })
     };
     code(guard(call))
@@ -182,14 +183,8 @@ pub unsafe extern "C" fn taut_ticket_respond(
 /// `ticket` is null or a ticket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ticket_free(ticket: *mut Ticket) {
-    if !ticket.is_null() {
-        // SAFETY: a ticket comes from `Box::into_raw`, and this is its last use.
-        let owned = unsafe { Box::from_raw(ticket) };
-        let _ = guard(move || {
-            drop(owned);
-            Ok(())
-        });
-    }
+    // SAFETY: the caller gives null, or a ticket for the last time.
+    let _ = unsafe { free(ticket) };
 }
 
 /// Replaces the target that a client is about to connect to again: a new token in a header, another URI.

@@ -5,7 +5,7 @@ use super::callbacks::Callbacks;
 use super::guard::guard;
 use super::lent::in_callback;
 use super::loops::Program;
-use super::memory::{check, str_of, text};
+use super::memory::{check, put, str_of, text};
 use super::owner::Loop;
 use super::settings::Settings;
 use super::shapes::Counter;
@@ -191,15 +191,12 @@ pub(super) unsafe fn counters<T: Runs>(
 /// That of [`on`]; and the pointers are null or valid.
 pub(super) unsafe fn counter<T: Runs>(object: *const T, name: *const c_char, value: *mut u64) -> Code {
     let call = |object: &T| {
-        check(value)?;
         check(name)?;
         // SAFETY: the caller gives a text.
         let name = unsafe { text(name) }?;
-        let found = total(object.loops()).find(|(one, _)| Some(*one) == name);
-        let (_, found) = found.ok_or(Failure::new(TAUT_ERR_VALUE, "there is no such counter"))?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { value.write(found) };
-        Ok(())
+        let found = total(object.loops()).find(|(one, _)| Some(*one) == name).map(|(_, value)| value);
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(value, || found.ok_or(Failure::new(TAUT_ERR_VALUE, "there is no such counter"))) }
     };
     // SAFETY: the caller keeps the contract.
     unsafe { on(object, call) }

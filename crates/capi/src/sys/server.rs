@@ -2,7 +2,7 @@ use super::border::{put_text, report};
 use super::callbacks::Callbacks;
 use super::conn::{chars, refused};
 use super::loops::{Calls, Program};
-use super::memory::{array, check, str_of, text};
+use super::memory::{array, check, give, put, str_of, text};
 use super::message::message;
 use super::owner::Loop;
 use super::running::{self, Loops, Runs, apart, driver, not_started, program, settings};
@@ -84,13 +84,10 @@ pub unsafe extern "C" fn taut_server_start(
         let options = unsafe { sized::read(options) }?;
         // SAFETY: the caller gives null or callbacks.
         let program = unsafe { program(options.callbacks) }?;
-        check(server)?;
         // SAFETY: the pointers in the options are null or valid.
-        let plan = unsafe { plan(&options) }?;
-        let made = Server(plan.start(program)?);
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { server.write(Box::into_raw(Box::new(made))) };
-        Ok(())
+        let made = || unsafe { plan(&options) }?.start(program).map(Server);
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { give(server, made) }
     };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, start) }
@@ -232,13 +229,11 @@ pub unsafe extern "C" fn taut_server_subscribers(
     count: *mut usize,
 ) -> Code {
     let call = |server: &Server| {
-        check(count)?;
         apart()?;
         // SAFETY: the caller gives bytes that can be read.
-        let subscribers = server.0.handle.subscribers(unsafe { str_of(topic, topic_len) }?).map_err(refused)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { count.write(subscribers) };
-        Ok(())
+        let topic = unsafe { str_of(topic, topic_len) }?;
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(count, || server.0.handle.subscribers(topic).map_err(refused)) }
     };
     // SAFETY: the caller gives null or a server.
     unsafe { running::on(server, call) }

@@ -1,7 +1,6 @@
-use super::border::report;
-use super::guard::guard;
+use super::border::{free, report};
 use super::heads::texts;
-use super::memory::check;
+use super::memory::{check, give};
 use super::types::{ErrorDetail, Slice};
 use crate::codes::Code;
 use crate::failure::Failure;
@@ -20,13 +19,8 @@ pub struct Settings(pub(crate) settings::Settings);
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_settings_new(preset: u32, settings: *mut *mut Settings, error: *mut ErrorDetail) -> Code {
-    let make = || {
-        check(settings)?;
-        let made = Settings(settings::Settings::new(preset)?);
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { settings.write(Box::into_raw(Box::new(made))) };
-        Ok(())
-    };
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { give(settings, || settings::Settings::new(preset).map(Settings)) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }
@@ -39,14 +33,8 @@ pub unsafe extern "C" fn taut_settings_new(preset: u32, settings: *mut *mut Sett
 /// `settings` is null or settings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_settings_free(settings: *mut Settings) {
-    if !settings.is_null() {
-        // SAFETY: settings come from `Box::into_raw`, and this is their last use.
-        let owned = unsafe { Box::from_raw(settings) };
-        let _ = guard(move || {
-            drop(owned);
-            Ok(())
-        });
-    }
+    // SAFETY: the caller gives null, or settings for the last time.
+    let _ = unsafe { free(settings) };
 }
 
 /// Sets a number: `setting` is one of TAUT_SET_….
@@ -79,13 +67,12 @@ pub unsafe extern "C" fn taut_settings_subprotocols(
     names_count: usize,
     error: *mut ErrorDetail,
 ) -> Code {
-    let set = |settings: &settings::Settings| {
-        // SAFETY: the caller gives an array of slices.
-        settings.subprotocols(unsafe { texts(names, names_count) }?);
+    let set = |settings: &settings::Settings, names| {
+        settings.subprotocols(names);
         Ok(())
     };
-    // SAFETY: the caller keeps the contract of `change`.
-    unsafe { change(settings, error, set) }
+    // SAFETY: the caller keeps the contract of `change_list`.
+    unsafe { change_list(settings, (names, names_count), error, set) }
 }
 
 /// Sets the web pages that may connect to a server: origins such as `https://app.example`, names below another such as
@@ -105,13 +92,8 @@ pub unsafe extern "C" fn taut_settings_origins(
     origins_count: usize,
     error: *mut ErrorDetail,
 ) -> Code {
-    let set = |settings: &settings::Settings| {
-        // SAFETY: the caller gives an array of slices.
-        let origins = unsafe { texts(origins, origins_count) }?;
-        settings.origins(&origins)
-    };
-    // SAFETY: the caller keeps the contract of `change`.
-    unsafe { change(settings, error, set) }
+    // SAFETY: the caller keeps the contract of `change_list`.
+    unsafe { change_list(settings, (origins, origins_count), error, |settings, origins| settings.origins(&origins)) }
 }
 
 /// Sets the proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS: addresses, networks
@@ -132,13 +114,12 @@ pub unsafe extern "C" fn taut_settings_proxy_protocol_from(
     prefixes_count: usize,
     error: *mut ErrorDetail,
 ) -> Code {
-    let set = |settings: &settings::Settings| {
-        // SAFETY: the caller gives an array of slices.
-        let prefixes = unsafe { texts(prefixes, prefixes_count) }?;
-        settings.proxy_protocol_from(&prefixes)
-    };
-    // SAFETY: the caller keeps the contract of `change`.
-    unsafe { change(settings, error, set) }
+    // SAFETY: the caller keeps the contract of `change_list`.
+    unsafe {
+        change_list(settings, (prefixes, prefixes_count), error, |settings, prefixes| {
+            settings.proxy_protocol_from(&prefixes)
+        })
+    }
 }
 
 /// Sets the proxies whose requests name the client in `X-Forwarded-For`, or in `Forwarded` with TAUT_SET_FORWARDED: addresses,
@@ -158,13 +139,12 @@ pub unsafe extern "C" fn taut_settings_forwarded_from(
     prefixes_count: usize,
     error: *mut ErrorDetail,
 ) -> Code {
-    let set = |settings: &settings::Settings| {
-        // SAFETY: the caller gives an array of slices.
-        let prefixes = unsafe { texts(prefixes, prefixes_count) }?;
-        settings.forwarded_from(&prefixes)
-    };
-    // SAFETY: the caller keeps the contract of `change`.
-    unsafe { change(settings, error, set) }
+    // SAFETY: the caller keeps the contract of `change_list`.
+    unsafe {
+        change_list(settings, (prefixes, prefixes_count), error, |settings, prefixes| {
+            settings.forwarded_from(&prefixes)
+        })
+    }
 }
 
 /// Runs `change` on settings and reports its failure.
@@ -183,4 +163,20 @@ unsafe fn change(
     };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, call) }
+}
+
+/// Runs `change` on settings with a list of texts, and reports its failure.
+///
+/// # Safety
+/// That of [`change`]; and `list` is an array of slices that can be read.
+unsafe fn change_list(
+    settings: *const Settings,
+    (list, count): (*const Slice, usize),
+    error: *mut ErrorDetail,
+    change_by: impl FnOnce(&settings::Settings, Vec<String>) -> Result<(), Failure>,
+) -> Code {
+    // SAFETY: the caller gives an array of slices.
+    let change_by = |settings: &settings::Settings| change_by(settings, unsafe { texts(list, count) }?);
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, change_by) }
 }

@@ -1,7 +1,7 @@
-use super::border::{code, report};
+use super::border::{code, free, report};
 use super::guard::guard;
 use super::heads::{Held, target};
-use super::memory::{check, str_of};
+use super::memory::{check, give, str_of};
 use super::message::message;
 use super::running::settings;
 use super::settings::Settings;
@@ -9,8 +9,7 @@ use super::shapes::{Closed, Message, Target};
 use super::sized;
 use super::types::{ErrorDetail, TlsConfig, TlsFacts};
 use crate::codes::{
-    Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE, TAUT_NEVER, TAUT_OK,
-    TAUT_TEXT,
+    Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE, TAUT_NEVER, TAUT_TEXT,
 };
 use crate::failure::Failure;
 use crate::ws::{close_code, connect_failure};
@@ -48,8 +47,7 @@ pub unsafe extern "C" fn taut_socket_connect(
     socket: *mut *mut Socket,
     error: *mut ErrorDetail,
 ) -> Code {
-    let connect = || {
-        check(socket)?;
+    let made = || {
         // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         let target = unsafe { target(to) }?;
         // SAFETY: the caller gives null or a configuration.
@@ -67,11 +65,10 @@ pub unsafe extern "C" fn taut_socket_connect(
             (config.deadlines.connect, config.deadlines.handshake) = (most, most);
         }
         let made = tautline::Socket::connect(target, tls, config).map_err(|error| failure(&error))?;
-        let made = Socket { thread: thread::current().id(), socket: Some(made), last: None, closed: None };
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { socket.write(Box::into_raw(Box::new(made))) };
-        Ok(())
+        Ok(Socket { thread: thread::current().id(), socket: Some(made), last: None, closed: None })
     };
+    // SAFETY: the caller gives null, or lets it be written.
+    let connect = || unsafe { give(socket, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, connect) }
 }
@@ -208,18 +205,10 @@ pub unsafe extern "C" fn taut_socket_get_facts(socket: *mut Socket, facts: *mut 
 /// `socket` is null or a socket that no thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_socket_free(socket: *mut Socket) -> Code {
-    if socket.is_null() {
-        return TAUT_OK;
-    }
-    let free = || {
-        check(socket)?;
-        // SAFETY: a socket comes from `Box::into_raw`, and this is its last use. It may end on any thread: nothing of it is shared
-        // with the thread that made it. `taut_socket_connect` makes it over the driver epoll, without a probe. Of the driver, only
-        // the kernel's events are not `Send`: numbers that rustix keeps in the type of a pointer. The rest is.
-        drop(unsafe { Box::from_raw(socket) });
-        Ok(())
-    };
-    code(guard(free))
+    // SAFETY: the caller gives null, or a socket for the last time. It may end on any thread: nothing of it is shared with the
+    // thread that made it. `taut_socket_connect` makes it over the driver epoll, without a probe. Of the driver, only the
+    // kernel's events are not `Send`: numbers that rustix keeps in the type of a pointer. The rest is.
+    code(unsafe { free(socket) })
 }
 
 const ENDED: Failure = Failure::new(TAUT_ERR_CLOSED, "the connection has ended");

@@ -1,7 +1,6 @@
-use super::border::{code, describe, put_text, report};
+use super::border::{code, describe, free, put_text, report};
 use super::exclusive::{Entered, Exclusive};
-use super::guard::guard;
-use super::memory::{array, bytes, check, overlap, room, slice, span, text, window};
+use super::memory::{array, bytes, check, give, overlap, room, slice, span, text, window};
 use super::sized;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use super::vectors::clear_upper_halves;
@@ -31,18 +30,16 @@ pub unsafe extern "C" fn taut_tls_new(
     tls: *mut *mut TlsSession,
     error: *mut ErrorDetail,
 ) -> Code {
-    let make = || {
+    let made = || {
         check(config)?;
-        check(tls)?;
         // SAFETY: the caller gives null or a text.
         let host = unsafe { text(host) }?;
         // SAFETY: not null, so it is a configuration, and the caller holds a reference.
         let session = unsafe { &*config }.0.session(host)?;
-        let made = TlsSession(Exclusive::new(Tls::new(session)));
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { tls.write(Box::into_raw(Box::new(made))) };
-        Ok(())
+        Ok(TlsSession(Exclusive::new(Tls::new(session))))
     };
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { give(tls, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }
@@ -63,12 +60,8 @@ pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
     let result = session.and_then(|session| {
         // A call that comes too late is still answered while the session is being freed.
         core::mem::forget(session);
-        // SAFETY: a session comes from `Box::into_raw`, no call uses it, and this is the last one.
-        let owned = unsafe { Box::from_raw(tls) };
-        guard(move || {
-            drop(owned);
-            Ok(())
-        })
+        // SAFETY: no call uses the session, and this is the last one.
+        unsafe { free(tls) }
     });
     code(result)
 }

@@ -1,10 +1,9 @@
 //! A whole WebSocket connection without I/O.
 
-use super::border::{code, report};
+use super::border::{code, free, report};
 use super::exclusive::{Entered, Exclusive};
-use super::guard::guard;
 use super::heads::{Held, header_map, status, target};
-use super::memory::{bytes, check, str_of};
+use super::memory::{bytes, check, give, put, str_of};
 use super::message::message;
 use super::settings::Settings;
 use super::shapes::{Header, Message, Target, WsEvent, WsStatus};
@@ -62,13 +61,9 @@ pub unsafe extern "C" fn taut_ws_context_new(
     context: *mut *mut WsContext,
     error: *mut ErrorDetail,
 ) -> Code {
-    let make = || {
-        check(context)?;
-        let made = WsContext(Arc::new(Exclusive::new(ws::context(limit)?)));
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { context.write(Box::into_raw(Box::new(made))) };
-        Ok(())
-    };
+    let made = || Ok(WsContext(Arc::new(Exclusive::new(ws::context(limit)?))));
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { give(context, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }
@@ -81,10 +76,8 @@ pub unsafe extern "C" fn taut_ws_context_new(
 /// `context` is null or a context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_context_free(context: *mut WsContext) {
-    if !context.is_null() {
-        // SAFETY: a context comes from `Box::into_raw`, and this is its last use.
-        drop(unsafe { Box::from_raw(context) });
-    }
+    // SAFETY: the caller gives null, or a context for the last time.
+    let _ = unsafe { free(context) };
 }
 
 /// Makes the server's end of a connection that a client has opened, and sets `*ws` to it. `taut_ws_free` frees it.
@@ -106,17 +99,15 @@ pub unsafe extern "C" fn taut_ws_server(
     ws: *mut *mut WsSession,
     error: *mut ErrorDetail,
 ) -> Code {
-    let make = || {
-        check(ws)?;
+    let made = || {
         // SAFETY: the caller gives null or a configuration.
         let tls = unsafe { tls.as_ref() };
         // SAFETY: the caller gives null or valid pointers.
         let (config, context) = unsafe { shared(settings, context) }?;
-        let made = Ws::server(tls.map(|tls| &tls.0), config, now_ms)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { ws.write(session(made, context)) };
-        Ok(())
+        Ok(session(Ws::server(tls.map(|tls| &tls.0), config, now_ms)?, context))
     };
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { give(ws, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }
@@ -139,8 +130,7 @@ pub unsafe extern "C" fn taut_ws_client(
     ws: *mut *mut WsSession,
     error: *mut ErrorDetail,
 ) -> Code {
-    let make = || {
-        check(ws)?;
+    let made = || {
         // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         let target = unsafe { target(to) }?;
         // SAFETY: the caller gives null or a configuration.
@@ -148,10 +138,10 @@ pub unsafe extern "C" fn taut_ws_client(
         // SAFETY: the caller gives null or valid pointers.
         let (config, context) = unsafe { shared(settings, context) }?;
         let made = Ws::client(tls.map(|tls| &tls.0), target, config, context.enter()?.value, now_ms)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { ws.write(session(made, context)) };
-        Ok(())
+        Ok(session(made, context))
     };
+    // SAFETY: the caller gives null, or lets it be written.
+    let make = || unsafe { give(ws, made) };
     // SAFETY: the caller gives null or a `taut_error`.
     unsafe { report(error, make) }
 }
@@ -171,12 +161,8 @@ pub unsafe extern "C" fn taut_ws_free(ws: *mut WsSession) -> Code {
     let result = unsafe { &*ws }.parts.enter().and_then(|entered| {
         // A call that comes too late is still answered while the connection is being freed.
         core::mem::forget(entered);
-        // SAFETY: a connection comes from `Box::into_raw`, no call uses it, and this is the last one.
-        let owned = unsafe { Box::from_raw(ws) };
-        guard(move || {
-            drop(owned);
-            Ok(())
-        })
+        // SAFETY: no call uses the connection, and this is the last one.
+        unsafe { free(ws) }
     });
     code(result)
 }
@@ -192,11 +178,9 @@ pub unsafe extern "C" fn taut_ws_free(ws: *mut WsSession) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_window(ws: *mut WsSession, least: usize, window: *mut Window) -> Code {
     let call = |parts: &mut Parts, context: &mut Context| {
-        check(window)?;
-        let made = parts.ws.window(least, context)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { window.write(Window { data: made.as_mut_ptr(), len: made.len() }) };
-        Ok(())
+        let made = || parts.ws.window(least, context).map(|made| Window { data: made.as_mut_ptr(), len: made.len() });
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(window, made) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
@@ -429,11 +413,8 @@ pub unsafe extern "C" fn taut_ws_close(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_output(ws: *mut WsSession, output: *mut Slice) -> Code {
     let call = |parts: &mut Parts, context: &mut Context| {
-        check(output)?;
-        let bytes = parts.ws.output(context)?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { output.write(bytes.into()) };
-        Ok(())
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(output, || parts.ws.output(context).map(Into::into)) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
@@ -472,11 +453,8 @@ pub unsafe extern "C" fn taut_ws_blocked(ws: *mut WsSession, now_ms: u64) -> Cod
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_deadline(ws: *mut WsSession, at_ms: *mut u64) -> Code {
     let call = |parts: &mut Parts, _: &mut Context| {
-        check(at_ms)?;
-        let at = parts.ws.deadline()?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { at_ms.write(at) };
-        Ok(())
+        // SAFETY: the caller gives null, or lets it be written.
+        unsafe { put(at_ms, || parts.ws.deadline()) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
@@ -590,9 +568,8 @@ unsafe fn shared(
     Ok((config, context))
 }
 
-fn session(ws: Ws, context: Arc<Exclusive<Context>>) -> *mut WsSession {
-    let parts = Exclusive::new(Parts { ws, event: None });
-    Box::into_raw(Box::new(WsSession { context, parts }))
+fn session(ws: Ws, context: Arc<Exclusive<Context>>) -> WsSession {
+    WsSession { context, parts: Exclusive::new(Parts { ws, event: None }) }
 }
 
 /// Runs a call on a connection with its context.
