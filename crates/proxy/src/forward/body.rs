@@ -1,10 +1,6 @@
 use super::{Flaw, Framing};
 use std::io::Write as _;
-
-/// Most bytes of the line with a chunk's size.
-const MAX_LINE: u16 = 256;
-/// Most bytes of all trailers.
-const MAX_TRAILERS: u16 = 8 << 10;
+use tautline::layers::ws::handshake::{ChunkFlaw, ChunkPart, Chunked};
 
 /// The form of a body behind the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,71 +29,45 @@ pub struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Bytes of a body of this length.
+    /// Bytes that are left of a body of a known length.
     Known(u64),
     /// Bytes until the connection ends.
     UntilEnd,
-    /// The line with a chunk's size: its value, and digits and bytes so far.
-    Size {
-        value: u64,
-        digits: u8,
-        bytes: u16,
-        at: InLine,
-    },
-    /// Bytes of a chunk.
-    Chunk(u64),
-    /// CRLF behind a chunk: whether CR was there.
-    ChunkEnd(bool),
-    /// Behind the last chunk: bytes of trailers, whether the present line has some, and whether CR was there.
-    Trailers {
-        bytes: u16,
-        in_line: bool,
-        cr: bool,
-    },
-    Whole,
+    Chunked(Chunked),
 }
-
-/// The position in the line with a chunk's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InLine {
-    Digits,
-    Extension,
-    Cr,
-}
-
-const SIZE: State = State::Size { value: 0, digits: 0, bytes: 0, at: InLine::Digits };
 
 impl Body {
     /// A body that begins.
     #[must_use]
-    pub const fn new(framing: Framing, form: Form) -> Self {
+    pub fn new(framing: Framing, form: Form) -> Self {
         let state = match framing {
-            Framing::Empty => State::Whole,
+            Framing::Empty => State::Known(0),
             Framing::Length(len) => State::Known(len),
-            Framing::Chunked => SIZE,
+            Framing::Chunked => State::Chunked(Chunked::default()),
             Framing::UntilEnd => State::UntilEnd,
         };
-        Self { state, is_chunked: matches!(framing, Framing::Chunked) && matches!(form, Form::AsIs) }
+        Self { state, is_chunked: form == Form::AsIs }
     }
 
     /// Whether all of it has passed.
     #[must_use]
     pub const fn is_whole(&self) -> bool {
-        matches!(self.state, State::Whole)
+        match &self.state {
+            State::Known(left) => *left == 0,
+            State::UntilEnd => false,
+            State::Chunked(chunked) => chunked.is_whole(),
+        }
     }
 
     /// The connection has ended.
     ///
     /// # Errors
     /// The body is not whole.
-    pub const fn end(&mut self) -> Result<(), Flaw> {
-        match self.state {
-            State::UntilEnd | State::Whole => {
-                self.state = State::Whole;
-                Ok(())
-            }
-            _ => Err(Flaw::Cut),
+    pub fn end(&mut self) -> Result<(), Flaw> {
+        if self.state == State::UntilEnd {
+            self.state = State::Known(0);
         }
+        if self.is_whole() { Ok(()) } else { Err(Flaw::Cut) }
     }
 
     /// Passes bytes on to `to`. Returns how many belonged to the body.
@@ -105,106 +75,44 @@ impl Body {
     /// # Errors
     /// The body is malformed. Nothing more of it may be passed.
     pub fn pass(&mut self, bytes: &[u8], mut to: impl FnMut(&[u8])) -> Result<usize, Flaw> {
-        let mut used = 0;
-        while used < bytes.len() && self.state != State::Whole {
-            used += match self.state {
-                State::Known(left) | State::Chunk(left) => self.data(&bytes[used..], left, &mut to),
-                State::UntilEnd => {
-                    to(&bytes[used..]);
-                    bytes.len() - used
+        let chunked = match &mut self.state {
+            State::Known(left) => {
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= len as u64;
+                if len > 0 {
+                    to(&bytes[..len]);
                 }
-                _ => {
-                    self.step(bytes[used], &mut to)?;
-                    1
-                }
-            };
-        }
-        Ok(used)
-    }
-
-    fn data(&mut self, bytes: &[u8], left: u64, to: &mut impl FnMut(&[u8])) -> usize {
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        to(&bytes[..len]);
-        let left = left - len as u64;
-        self.state = match (self.state, left) {
-            (State::Known(_), 0) => State::Whole,
-            (State::Known(_), left) => State::Known(left),
-            (_, 0) => {
-                if self.is_chunked {
-                    to(b"\r\n");
-                }
-                State::ChunkEnd(false)
+                return Ok(len);
             }
-            (_, left) => State::Chunk(left),
+            State::UntilEnd => {
+                to(bytes);
+                return Ok(bytes.len());
+            }
+            State::Chunked(chunked) => chunked,
         };
-        len
-    }
-
-    /// Takes a byte of the framing.
-    fn step(&mut self, byte: u8, to: &mut impl FnMut(&[u8])) -> Result<(), Flaw> {
-        self.state = match self.state {
-            State::Size { value, digits, bytes, at } => return self.size(byte, (value, digits, bytes, at), to),
-            State::ChunkEnd(false) if byte == b'\r' => State::ChunkEnd(true),
-            State::ChunkEnd(true) if byte == b'\n' => SIZE,
-            State::ChunkEnd(_) => return Err(Flaw::ChunkEnd),
-            State::Trailers { in_line: false, cr: true, .. } if byte == b'\n' => {
-                if self.is_chunked {
-                    to(b"0\r\n\r\n");
-                }
-                State::Whole
-            }
-            State::Trailers { bytes, in_line, cr } => {
-                if bytes == MAX_TRAILERS {
-                    return Err(Flaw::Trailers);
-                }
-                let bytes = bytes + 1;
-                match (byte, cr) {
-                    (b'\n', true) => State::Trailers { bytes, in_line: false, cr: false },
-                    (b'\r', false) => State::Trailers { bytes, in_line, cr: true },
-                    (b'\t' | b' '..=b'~' | 0x80.., false) => State::Trailers { bytes, in_line: true, cr: false },
-                    _ => return Err(Flaw::Trailers),
-                }
-            }
-            other => other,
-        };
-        Ok(())
-    }
-
-    /// Takes a byte of the line with a chunk's size.
-    fn size(
-        &mut self,
-        byte: u8,
-        (value, digits, bytes, at): (u64, u8, u16, InLine),
-        to: &mut impl FnMut(&[u8]),
-    ) -> Result<(), Flaw> {
-        if bytes == MAX_LINE {
-            return Err(Flaw::ChunkSize);
-        }
-        let line = |value, digits, at| State::Size { value, digits, bytes: bytes + 1, at };
-        self.state = match (at, byte) {
-            (InLine::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 15 => {
-                let digit = char::from(byte).to_digit(16).ok_or(Flaw::ChunkSize)?;
-                line(value * 16 + u64::from(digit), digits + 1, InLine::Digits)
-            }
-            (InLine::Digits, b';') if digits > 0 => line(value, digits, InLine::Extension),
-            (InLine::Digits, b'\r') if digits > 0 => line(value, digits, InLine::Cr),
-            (InLine::Extension, b'\r') => line(value, digits, InLine::Cr),
-            (InLine::Extension, b'\t' | b' '..=b'~' | 0x80..) => line(value, digits, InLine::Extension),
-            (InLine::Cr, b'\n') if value == 0 => State::Trailers { bytes: 0, in_line: false, cr: false },
-            (InLine::Cr, b'\n') => {
-                if self.is_chunked {
-                    let mut text = [0; 18];
-                    let mut room = &mut text[..];
+        let is_framed = self.is_chunked;
+        let passed = chunked.read(bytes, |part| {
+            match part {
+                ChunkPart::Data(data) => to(data),
+                ChunkPart::Begin(len) if is_framed => {
+                    let mut line = [0; 18];
+                    let mut room = &mut line[..];
                     // A number of 15 digits fits.
-                    let _ = write!(room, "{value:x}\r\n");
+                    let _ = write!(room, "{len:x}\r\n");
                     let left = room.len();
-                    to(&text[..text.len() - left]);
+                    to(&line[..line.len() - left]);
                 }
-                State::Chunk(value)
+                ChunkPart::End if is_framed => to(b"\r\n"),
+                ChunkPart::Last if is_framed => to(b"0\r\n\r\n"),
+                ChunkPart::Begin(_) | ChunkPart::End | ChunkPart::Last => {}
             }
-            _ => return Err(Flaw::ChunkSize),
-        };
-        Ok(())
+            Ok(())
+        });
+        passed.map_err(|flaw| match flaw {
+            ChunkFlaw::Size | ChunkFlaw::LongLine | ChunkFlaw::TooLarge => Flaw::ChunkSize,
+            ChunkFlaw::End => Flaw::ChunkEnd,
+            ChunkFlaw::Trailers | ChunkFlaw::LongTrailers => Flaw::Trailers,
+        })
     }
 }
 

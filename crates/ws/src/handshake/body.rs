@@ -1,14 +1,11 @@
 //! Bodies of requests (RFC 9112, sections 6 and 7).
 
 use super::HandshakeError;
+use super::chunked::{ChunkFlaw, ChunkPart, Chunked, MAX_TRAILERS};
 use crate::fields::{at_most_one, has_token};
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{Request, Version};
 use tautline_buf::Buf;
-
-/// Most bytes of the line with a chunk's size, and of all trailers together.
-const MAX_LINE: usize = 256;
-const MAX_TRAILERS: usize = 8 << 10;
 
 /// Reads the body of a request, up to a limit.
 ///
@@ -32,34 +29,9 @@ pub struct BodyReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Bytes of a body whose length was announced.
+    /// Bytes that are left of a body whose length was announced.
     Known(usize),
-    /// The line with a chunk's size: its value, digits and bytes so far.
-    Size {
-        value: usize,
-        digits: usize,
-        bytes: usize,
-        at: InLine,
-    },
-    /// Bytes of a chunk.
-    Chunk(usize),
-    /// CRLF behind a chunk: whether CR was there.
-    ChunkEnd(bool),
-    /// Behind the last chunk: bytes of trailers, and bytes of the present line.
-    Trailers {
-        bytes: usize,
-        line: usize,
-        cr: bool,
-    },
-    Whole,
-}
-
-/// The position in the line with a chunk's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InLine {
-    Digits,
-    Extension,
-    Cr,
+    Chunked(Chunked),
 }
 
 impl BodyReader {
@@ -86,7 +58,9 @@ impl BodyReader {
             (None, Some(_)) if request.version() != Version::HTTP_11 => {
                 return Err(HandshakeError::Malformed("Transfer-Encoding in HTTP/1.0"));
             }
-            (None, Some(coding)) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => State::SIZE,
+            (None, Some(coding)) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+                State::Chunked(Chunked::default())
+            }
             (None, Some(_)) => return Err(HandshakeError::Coding),
         };
         Ok(Some(Self { content: Buf::new(), limit, state }))
@@ -103,17 +77,32 @@ impl BodyReader {
     /// # Errors
     /// The body is malformed or longer than the limit.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), HandshakeError> {
-        let mut used = 0;
-        while used < bytes.len() && self.state != State::Whole {
-            used += match self.state {
-                State::Known(left) | State::Chunk(left) => self.take(&bytes[used..], left)?,
-                _ => {
-                    self.step(bytes[used])?;
-                    1
-                }
-            };
-        }
-        Ok((used, self.state == State::Whole))
+        let Self { content, limit, state } = self;
+        let limit = *limit;
+        let chunked = match state {
+            State::Known(left) => {
+                let len = bytes.len().min(*left);
+                content.put(&bytes[..len]);
+                *left -= len;
+                return Ok((len, *left == 0));
+            }
+            State::Chunked(chunked) => chunked,
+        };
+        let used = chunked.read(bytes, |part| {
+            match part {
+                ChunkPart::Begin(len) if len > (limit - content.len()) as u64 => return Err(ChunkFlaw::TooLarge),
+                ChunkPart::Data(data) => content.put(data),
+                _ => {}
+            }
+            Ok(())
+        });
+        let used = used.map_err(|flaw| match flaw {
+            ChunkFlaw::TooLarge => HandshakeError::BodyTooLarge(limit),
+            ChunkFlaw::LongTrailers => HandshakeError::HeadTooLarge(MAX_TRAILERS),
+            ChunkFlaw::LongLine => HandshakeError::Malformed("long chunk line"),
+            ChunkFlaw::Size | ChunkFlaw::End | ChunkFlaw::Trailers => HandshakeError::Malformed("chunk"),
+        });
+        Ok((used?, chunked.is_whole()))
     }
 
     /// The body so far, without its framing.
@@ -127,69 +116,6 @@ impl BodyReader {
     pub fn memory(&self) -> usize {
         self.content.capacity()
     }
-
-    fn take(&mut self, bytes: &[u8], left: usize) -> Result<usize, HandshakeError> {
-        let len = left.min(bytes.len());
-        if self.content.len() + len > self.limit {
-            return Err(HandshakeError::BodyTooLarge(self.limit));
-        }
-        self.content.put(&bytes[..len]);
-        self.state = match (self.state, left - len) {
-            (State::Known(_), 0) => State::Whole,
-            (State::Known(_), left) => State::Known(left),
-            (_, 0) => State::ChunkEnd(false),
-            (_, left) => State::Chunk(left),
-        };
-        Ok(len)
-    }
-
-    /// One byte of the framing of chunks. Lines end with CRLF and nothing else.
-    fn step(&mut self, byte: u8) -> Result<(), HandshakeError> {
-        const BAD: HandshakeError = HandshakeError::Malformed("chunk");
-        self.state = match (self.state, byte) {
-            (State::Size { value, digits, at: InLine::Cr, .. }, b'\n') if digits > 0 => match value {
-                0 => State::Trailers { bytes: 0, line: 0, cr: false },
-                _ if self.content.len().saturating_add(value) > self.limit => {
-                    return Err(HandshakeError::BodyTooLarge(self.limit));
-                }
-                _ => State::Chunk(value),
-            },
-            (State::Size { at: InLine::Cr, .. }, _) => return Err(BAD),
-            (State::Size { bytes: MAX_LINE.., .. }, _) => return Err(HandshakeError::Malformed("long chunk line")),
-            (State::Size { value, digits, bytes, at }, byte) => {
-                let digit = char::from(byte).to_digit(16).filter(|_| at == InLine::Digits);
-                let (value, digits, at) = match (digit, byte) {
-                    // 15 digits cannot overflow 64 bits.
-                    (Some(_), _) if digits == 15 => return Err(HandshakeError::BodyTooLarge(self.limit)),
-                    (Some(digit), _) => ((value << 4) | digit as usize, digits + 1, at),
-                    (None, b'\r') => (value, digits, InLine::Cr),
-                    (None, b';') if digits > 0 => (value, digits, InLine::Extension),
-                    (None, b'\t' | b' '..=b'~' | 0x80..) if at == InLine::Extension => (value, digits, at),
-                    (None, _) => return Err(BAD),
-                };
-                State::Size { value, digits, bytes: bytes + 1, at }
-            }
-            (State::ChunkEnd(false), b'\r') => State::ChunkEnd(true),
-            (State::ChunkEnd(true), b'\n') => State::SIZE,
-            (State::Trailers { bytes: MAX_TRAILERS.., .. }, _) => {
-                return Err(HandshakeError::HeadTooLarge(MAX_TRAILERS));
-            }
-            (State::Trailers { line: 0, cr: true, .. }, b'\n') => State::Whole,
-            (State::Trailers { bytes, cr: true, .. }, b'\n') => {
-                State::Trailers { bytes: bytes + 1, line: 0, cr: false }
-            }
-            (State::Trailers { bytes, line, cr: false }, b'\r') => State::Trailers { bytes: bytes + 1, line, cr: true },
-            (State::Trailers { bytes, line, cr: false }, b'\t' | b' '..=b'~' | 0x80..) => {
-                State::Trailers { bytes: bytes + 1, line: line + 1, cr: false }
-            }
-            _ => return Err(BAD),
-        };
-        Ok(())
-    }
-}
-
-impl State {
-    const SIZE: Self = Self::Size { value: 0, digits: 0, bytes: 0, at: InLine::Digits };
 }
 
 /// The value of `Content-Length`: digits alone, so no list, sign or space.

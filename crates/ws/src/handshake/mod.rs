@@ -31,6 +31,7 @@
 //! ```
 
 mod body;
+mod chunked;
 mod client;
 mod error;
 mod head;
@@ -44,6 +45,7 @@ mod server;
 mod uri;
 
 pub use body::BodyReader;
+pub use chunked::{ChunkFlaw, ChunkPart, Chunked};
 pub use client::{Established, Opening, Options};
 pub use error::HandshakeError;
 pub use head::{HeadLimits, HeadReader};
