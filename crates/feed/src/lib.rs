@@ -60,6 +60,7 @@ mod names;
 mod notice;
 pub mod number;
 mod outbox;
+mod plain_error;
 mod player;
 mod race;
 mod rate;

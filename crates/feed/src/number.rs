@@ -1,5 +1,6 @@
 //! Decimal numbers as venues write them, without rounding.
 
+use crate::plain_error::plain_error;
 use core::fmt;
 
 /// Digits that always fit a mantissa.
@@ -128,13 +129,7 @@ impl fmt::Display for NumberError {
     }
 }
 
-impl fmt::Debug for NumberError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for NumberError {}
+plain_error!(NumberError);
 
 /// Powers of ten that an `i64` can hold.
 const POWERS: [i64; 19] = {

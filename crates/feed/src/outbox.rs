@@ -1,6 +1,7 @@
 //! Messages that wait for the budget of their connection.
 
 use crate::Time;
+use crate::plain_error::plain_error;
 use crate::rate::Bucket;
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,13 +41,7 @@ impl fmt::Display for Full {
     }
 }
 
-impl fmt::Debug for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for Full {}
+plain_error!(Full);
 
 /// Most messages of one class that wait.
 const MOST: usize = 1024;

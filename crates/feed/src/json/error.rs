@@ -1,6 +1,7 @@
 use core::fmt;
 
 use crate::number::{NumberError, NumberFault};
+use crate::plain_error::plain_error;
 
 /// Bytes of a message that an error shows.
 const EXCERPT: usize = 32;
@@ -102,10 +103,4 @@ impl fmt::Display for JsonError {
     }
 }
 
-impl fmt::Debug for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for JsonError {}
+plain_error!(JsonError);

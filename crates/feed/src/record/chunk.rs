@@ -1,3 +1,4 @@
+use crate::plain_error::plain_error;
 use core::fmt;
 
 use super::block::MAX_PAYLOAD;
@@ -25,13 +26,7 @@ impl fmt::Display for TooLarge {
     }
 }
 
-impl fmt::Debug for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for TooLarge {}
+plain_error!(TooLarge);
 
 impl Chunk {
     /// A chunk that holds a number of bytes without allocating.

@@ -1,3 +1,4 @@
+use crate::plain_error::plain_error;
 use core::fmt;
 use core::ops::Range;
 use std::io;
@@ -47,13 +48,7 @@ impl fmt::Display for RecordError {
     }
 }
 
-impl fmt::Debug for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for RecordError {}
+plain_error!(RecordError);
 
 /// Reads a recording from pieces of any size.
 pub struct Decoder {

@@ -54,33 +54,21 @@ impl Event<'_> {
     }
 }
 
+/// The kinds with a name, by their numbers in a file.
+const NAMED: [Kind; 8] =
+    [Kind::Opened, Kind::Text, Kind::Binary, Kind::Ping, Kind::Pong, Kind::Closed, Kind::Http, Kind::Lost];
+
 impl Kind {
     /// Its number in a file, of 7 bits.
-    pub(super) const fn number(self) -> u8 {
+    pub(super) fn number(self) -> u8 {
         match self {
-            Self::Opened => 0,
-            Self::Text => 1,
-            Self::Binary => 2,
-            Self::Ping => 3,
-            Self::Pong => 4,
-            Self::Closed => 5,
-            Self::Http => 6,
-            Self::Lost => 7,
             Self::Other(number) => number & 0x7F,
+            named => (0..).zip(NAMED).find(|(_, one)| *one == named).map_or(0, |(number, _)| number),
         }
     }
 
-    pub(super) const fn from_number(number: u8) -> Self {
-        match number & 0x7F {
-            0 => Self::Opened,
-            1 => Self::Text,
-            2 => Self::Binary,
-            3 => Self::Ping,
-            4 => Self::Pong,
-            5 => Self::Closed,
-            6 => Self::Http,
-            7 => Self::Lost,
-            other => Self::Other(other),
-        }
+    pub(super) fn from_number(number: u8) -> Self {
+        let number = number & 0x7F;
+        NAMED.get(usize::from(number)).copied().unwrap_or(Self::Other(number))
     }
 }

@@ -1,3 +1,4 @@
+use crate::plain_error::plain_error;
 use core::fmt;
 
 /// A binary message that does not fit its schema. Its sender is at fault, or the schema is not the sender's.
@@ -43,10 +44,4 @@ impl fmt::Display for SbeError {
     }
 }
 
-impl fmt::Debug for SbeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for SbeError {}
+plain_error!(SbeError);

@@ -1,3 +1,4 @@
+use crate::plain_error::plain_error;
 use core::fmt;
 use core::str::FromStr;
 use std::collections::HashMap;
@@ -32,13 +33,7 @@ impl fmt::Display for SchemaError {
     }
 }
 
-impl fmt::Debug for SchemaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for SchemaError {}
+plain_error!(SchemaError);
 
 /// Reads a schema.
 pub(super) fn parse(xml: &str) -> Result<Schema, SchemaError> {

@@ -112,47 +112,33 @@ pub(super) enum Primitive {
     F64,
 }
 
+/// The primitive types in their order, each with its name in a schema, its type in Rust and its size in bytes.
+const PRIMITIVES: [(Primitive, &str, &str, usize); 11] = [
+    (Primitive::Char, "char", "u8", 1),
+    (Primitive::I8, "int8", "i8", 1),
+    (Primitive::I16, "int16", "i16", 2),
+    (Primitive::I32, "int32", "i32", 4),
+    (Primitive::I64, "int64", "i64", 8),
+    (Primitive::U8, "uint8", "u8", 1),
+    (Primitive::U16, "uint16", "u16", 2),
+    (Primitive::U32, "uint32", "u32", 4),
+    (Primitive::U64, "uint64", "u64", 8),
+    (Primitive::F32, "float", "f32", 4),
+    (Primitive::F64, "double", "f64", 8),
+];
+
 impl Primitive {
     pub(super) fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "char" => Self::Char,
-            "int8" => Self::I8,
-            "int16" => Self::I16,
-            "int32" => Self::I32,
-            "int64" => Self::I64,
-            "uint8" => Self::U8,
-            "uint16" => Self::U16,
-            "uint32" => Self::U32,
-            "uint64" => Self::U64,
-            "float" => Self::F32,
-            "double" => Self::F64,
-            _ => return None,
-        })
+        PRIMITIVES.iter().find(|(_, one, ..)| *one == name).map(|(primitive, ..)| *primitive)
     }
 
     /// The type in Rust.
     pub(super) const fn rust(self) -> &'static str {
-        match self {
-            Self::Char | Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::I16 => "i16",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::U16 => "u16",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        }
+        PRIMITIVES[self as usize].2
     }
 
     pub(super) const fn size(self) -> usize {
-        match self {
-            Self::Char | Self::I8 | Self::U8 => 1,
-            Self::I16 | Self::U16 => 2,
-            Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 => 8,
-        }
+        PRIMITIVES[self as usize].3
     }
 
     pub(super) const fn is_float(self) -> bool {
@@ -165,16 +151,11 @@ impl Primitive {
     }
 
     /// The values that an integer can have.
-    pub(super) fn range(self) -> (i128, i128) {
+    pub(super) const fn range(self) -> (i128, i128) {
+        let half = 1 << (8 * self.size() - 1);
         match self {
-            Self::Char | Self::U8 => (0, u8::MAX.into()),
-            Self::I8 => (i8::MIN.into(), i8::MAX.into()),
-            Self::I16 => (i16::MIN.into(), i16::MAX.into()),
-            Self::I32 => (i32::MIN.into(), i32::MAX.into()),
-            Self::I64 => (i64::MIN.into(), i64::MAX.into()),
-            Self::U16 => (0, u16::MAX.into()),
-            Self::U32 => (0, u32::MAX.into()),
-            Self::U64 => (0, u64::MAX.into()),
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => (-half, half - 1),
+            Self::Char | Self::U8 | Self::U16 | Self::U32 | Self::U64 => (0, 2 * half - 1),
             Self::F32 | Self::F64 => (0, 0),
         }
     }

@@ -12,6 +12,7 @@ pub use kraken::Kraken;
 use crate::book::{Book, Scale};
 use crate::json::JsonError;
 use crate::message::{Channel, Level, Message};
+use crate::plain_error::plain_error;
 use crate::rate::Rate;
 use crate::replica::Sequence;
 use std::fmt;
@@ -153,13 +154,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl fmt::Debug for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for DecodeError {}
+plain_error!(DecodeError);
 
 impl From<JsonError> for DecodeError {
     fn from(error: JsonError) -> Self {
