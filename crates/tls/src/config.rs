@@ -79,6 +79,18 @@ pub enum KeyExchange {
     Classical,
 }
 
+/// Methods that return a configuration with another value in one field.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $([$const:ident])? $name:ident($field:ident: $type:ty);)+) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub $($const)? fn $name(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )+};
+}
+
 /// A server's TLS configuration, for every engine.
 ///
 /// Of several certificates, the server presents the one that covers the client's SNI name. If several cover it, the
@@ -148,11 +160,21 @@ impl ServerConfig {
         self
     }
 
-    /// With this demand on clients.
-    #[must_use]
-    pub fn with_client_auth(mut self, client_auth: ClientAuth) -> Self {
-        self.client_auth = client_auth;
-        self
+    setters! {
+        /// With this demand on clients.
+        with_client_auth(client_auth: ClientAuth);
+        /// With these application protocols.
+        with_alpn(alpn: Vec<Vec<u8>>);
+        /// With these versions of TLS.
+        [const] with_versions(versions: Versions);
+        /// With this kind of session resumption.
+        with_tickets(tickets: Tickets);
+        /// With this number of tickets for each TLS 1.3 handshake.
+        [const] with_tickets_per_handshake(tickets_per_handshake: u8);
+        /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
+        [const] with_key_log(key_log: bool);
+        /// Whether connections keep a secret for exporters.
+        [const] with_exporter(exporter: bool);
     }
 
     /// The demand on the clients that get this certificate: that of its rule, or else that of the configuration.
@@ -161,52 +183,10 @@ impl ServerConfig {
         certificate.client_rule.as_ref().map_or(&self.client_auth, |rule| &rule.auth)
     }
 
-    /// With these application protocols.
-    #[must_use]
-    pub fn with_alpn(mut self, alpn: Vec<Vec<u8>>) -> Self {
-        self.alpn = alpn;
-        self
-    }
-
-    /// With these versions of TLS.
-    #[must_use]
-    pub const fn with_versions(mut self, versions: Versions) -> Self {
-        self.versions = versions;
-        self
-    }
-
-    /// With this kind of session resumption.
-    #[must_use]
-    pub fn with_tickets(mut self, tickets: Tickets) -> Self {
-        self.tickets = tickets;
-        self
-    }
-
-    /// With this number of tickets for each TLS 1.3 handshake.
-    #[must_use]
-    pub const fn with_tickets_per_handshake(mut self, tickets: u8) -> Self {
-        self.tickets_per_handshake = tickets;
-        self
-    }
-
-    /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
-    #[must_use]
-    pub const fn with_key_log(mut self, key_log: bool) -> Self {
-        self.key_log = key_log;
-        self
-    }
-
     /// With this decision about peers' certificates.
     #[must_use]
     pub fn with_verify(mut self, verify: Arc<dyn Verify>) -> Self {
         self.verify = Some(verify);
-        self
-    }
-
-    /// Whether connections keep a secret for exporters.
-    #[must_use]
-    pub const fn with_exporter(mut self, exporter: bool) -> Self {
-        self.exporter = exporter;
         self
     }
 
@@ -288,11 +268,19 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// With these trusted authorities.
-    #[must_use]
-    pub fn with_roots(mut self, roots: Roots) -> Self {
-        self.roots = roots;
-        self
+    setters! {
+        /// With these trusted authorities.
+        with_roots(roots: Roots);
+        /// With these application protocols.
+        with_alpn(alpn: Vec<Vec<u8>>);
+        /// With these versions of TLS.
+        [const] with_versions(versions: Versions);
+        /// With these key exchanges.
+        [const] with_key_exchange(key_exchange: KeyExchange);
+        /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
+        [const] with_key_log(key_log: bool);
+        /// Whether connections keep a secret for exporters.
+        [const] with_exporter(exporter: bool);
     }
 
     /// With this certificate for servers that ask for one.
@@ -302,38 +290,10 @@ impl ClientConfig {
         self
     }
 
-    /// With these application protocols.
-    #[must_use]
-    pub fn with_alpn(mut self, alpn: Vec<Vec<u8>>) -> Self {
-        self.alpn = alpn;
-        self
-    }
-
-    /// With these versions of TLS.
-    #[must_use]
-    pub const fn with_versions(mut self, versions: Versions) -> Self {
-        self.versions = versions;
-        self
-    }
-
     /// Without session resumption.
     #[must_use]
     pub const fn without_resumption(mut self) -> Self {
         self.no_resumption = true;
-        self
-    }
-
-    /// With these key exchanges.
-    #[must_use]
-    pub const fn with_key_exchange(mut self, key_exchange: KeyExchange) -> Self {
-        self.key_exchange = key_exchange;
-        self
-    }
-
-    /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
-    #[must_use]
-    pub const fn with_key_log(mut self, key_log: bool) -> Self {
-        self.key_log = key_log;
         self
     }
 
@@ -348,13 +308,6 @@ impl ClientConfig {
     #[must_use]
     pub const fn without_certificate_compression(mut self) -> Self {
         self.no_certificate_compression = true;
-        self
-    }
-
-    /// Whether connections keep a secret for exporters.
-    #[must_use]
-    pub const fn with_exporter(mut self, exporter: bool) -> Self {
-        self.exporter = exporter;
         self
     }
 }
