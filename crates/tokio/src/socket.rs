@@ -120,28 +120,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// The future returns [`Error::Unsent`] if the message was not taken, and [`Error::Closed`] if the connection ends.
     pub fn send<'m, M: Into<Outgoing<'m>>>(&mut self, message: M) -> impl Future<Output = Result<(), Error>> {
         let taken = self.feed(message);
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// As [`send`](Self::send), for a text message.
     pub fn text<'s>(&'s mut self, text: &str) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
         let taken = self.feed(Outgoing::text(text));
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// As [`send`](Self::send), for a binary message.
     pub fn binary<'s>(&'s mut self, payload: &[u8]) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
         let taken = self.feed(Outgoing::binary(payload));
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// Takes a message. It leaves with the next [`flush`](Self::flush), send, or wait for a message.
@@ -170,6 +161,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// [`Error::Closed`] if the connection ends before.
     pub async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_flush_all(cx)).await
+    }
+
+    /// Flushes behind what the socket has taken, if it has.
+    async fn flush_behind(&mut self, taken: Result<(), Error>) -> Result<(), Error> {
+        taken?;
+        self.flush().await
     }
 
     /// Sends a close frame behind all messages, and waits until the peer has answered it and ended the connection.

@@ -87,28 +87,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Sender<T> {
     /// The future returns [`Error::Unsent`] if the message was not taken, and [`Error::Closed`] if the connection ends.
     pub fn send<'m, M: Into<Outgoing<'m>>>(&mut self, message: M) -> impl Future<Output = Result<(), Error>> {
         let taken = self.feed(message);
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// As [`send`](Self::send), for a text message.
     pub fn text<'s>(&'s mut self, text: &str) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
         let taken = self.feed(Outgoing::text(text));
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// As [`send`](Self::send), for a binary message.
     pub fn binary<'s>(&'s mut self, payload: &[u8]) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
         let taken = self.feed(Outgoing::binary(payload));
-        async move {
-            taken?;
-            self.flush().await
-        }
+        self.flush_behind(taken)
     }
 
     /// Takes a ping of at most 125 bytes. It leaves as [`feed`](Self::feed) says. Pongs are not reported.
@@ -135,6 +126,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Sender<T> {
         poll_fn(|cx| self.poll_flush_all(cx)).await
     }
 
+    /// Flushes behind what the socket has taken, if it has.
+    async fn flush_behind(&mut self, taken: Result<(), Error>) -> Result<(), Error> {
+        taken?;
+        self.flush().await
+    }
+
     fn poll_flush_all(&self, cx: &Context<'_>) -> Poll<Result<(), Error>> {
         self.0.poll(Half::Sender, cx, WebSocket::poll_flush_all)
     }
@@ -149,10 +146,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Sender<T> {
         reason: &str,
     ) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
         let begun = lock(&self.0.socket).begin_close(code, reason);
-        async move {
-            begun?;
-            self.flush().await
-        }
+        self.flush_behind(begun)
     }
 }
 
