@@ -232,11 +232,7 @@ pub trait Driver {
     /// The socket is none of these, or the driver cannot take sockets of others.
     fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
         drop(socket);
-        let what = format!(
-            "the driver {} cannot take listening sockets of others; epoll, io_uring and select can",
-            self.name()
-        );
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        unsupported(self.name(), "cannot take listening sockets of others; epoll, io_uring and select can")
     }
 
     /// Stops accepting and closes all listening sockets.
@@ -253,9 +249,7 @@ pub trait Driver {
     /// The socket is none of these, or the driver cannot take sockets of others.
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
         drop(socket);
-        let what =
-            format!("the driver {} cannot take connections of others; epoll, io_uring and select can", self.name());
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        unsupported(self.name(), "cannot take connections of others; epoll, io_uring and select can")
     }
 
     /// Has nothing of any connection move until the next turn, so that each can be given to another process.
@@ -265,8 +259,7 @@ pub trait Driver {
     /// # Errors
     /// The driver cannot give connections away, or fails. The next turn goes on as if nothing had happened.
     fn hold_still(&mut self) -> io::Result<()> {
-        let what = format!("the driver {} cannot give connections away; epoll, io_uring and select can", self.name());
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        unsupported(self.name(), "cannot give connections away; epoll, io_uring and select can")
     }
 
     /// An open connection's socket and the bytes that the driver has of it, after [`hold_still`](Self::hold_still).
@@ -290,9 +283,7 @@ pub trait Driver {
     /// # Errors
     /// The driver cannot give them, or no descriptors are left.
     fn listening(&self) -> io::Result<Vec<OwnedFd>> {
-        let what =
-            format!("the driver {} cannot give listening sockets away; epoll, io_uring and select can", self.name());
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        unsupported(self.name(), "cannot give listening sockets away; epoll, io_uring and select can")
     }
 
     /// Stops accepting like [`stop_listening`](Self::stop_listening), but leaves the files of Unix sockets: another process
@@ -326,9 +317,7 @@ pub trait Driver {
         if *source == Source::default() {
             return self.connect(address);
         }
-        let what =
-            format!("the driver {} cannot choose the address, interface or TCP options of a connection", self.name());
-        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+        unsupported(self.name(), "cannot choose the address, interface or TCP options of a connection")
     }
 
     /// A connection's socket for sends past the driver, if the connection is open and no send is pending.
@@ -395,7 +384,7 @@ pub trait Driver {
     /// The first keys are refused: the kernel, the driver or this socket has no TLS. Everything stays as it was.
     fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {
         let _ = (token, keys);
-        Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} has no kernel TLS", self.name())))
+        unsupported(self.name(), "has no kernel TLS")
     }
 
     /// The peer's address.
@@ -416,7 +405,7 @@ pub trait Driver {
     /// # Errors
     /// This driver gives no stamps, or none once it has had connections; the error says why.
     fn stamp_arrivals(&mut self) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} gives no stamps", self.name())))
+        unsupported(self.name(), "gives no stamps")
     }
 
     /// Sets whether the next received bytes need an [`arrival`](Self::arrival), once stamps were asked for. A driver
@@ -479,6 +468,11 @@ pub trait Driver {
     /// # Errors
     /// Only errors that make the driver itself useless.
     fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()>;
+}
+
+/// The error of a driver that lacks something.
+fn unsupported<T>(driver: &str, what: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {driver} {what}")))
 }
 
 impl<D: Driver + 'static> From<D> for Box<dyn Driver> {
