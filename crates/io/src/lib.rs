@@ -80,7 +80,7 @@ mod logged;
 pub mod machine;
 pub mod readiness;
 pub mod select;
-mod slots;
+pub mod slots;
 mod socket;
 mod source;
 mod spin;

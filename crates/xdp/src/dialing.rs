@@ -23,7 +23,7 @@ const MAX_TRIES: u32 = 50;
 
 impl<W: Wire> Driver<W> {
     pub(crate) fn dial(&mut self, to: SocketAddr) -> io::Result<Token> {
-        if self.conns.len() >= self.config.connections as usize {
+        if self.conns.count() >= self.config.connections as usize {
             let text = format!("the xdp driver is limited to {} connections", self.config.connections);
             return Err(io::Error::other(text));
         }
@@ -38,8 +38,8 @@ impl<W: Wire> Driver<W> {
         let header = Ethernet::new(known.unwrap_or_default(), self.info.mac, remote.ip());
         let mut conn = Conn::new(tcp, pair, header, phase);
         conn.port = Some(port);
-        let id = self.conns.insert(conn);
-        let token = self.tokens.insert(id);
+        let id = self.conns.put(conn);
+        let token = self.tokens.put(id);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.token = Some(token);
         }

@@ -2,14 +2,13 @@ use crate::config::Config;
 use crate::conn::{Conn, Phase};
 use crate::faulty::Faulty;
 use crate::frame::Pair;
-use crate::hash::FoldState;
 use crate::listeners::Listeners;
 use crate::netlink::Netlink;
 use crate::port::{InterfaceInfo, Port};
-use crate::slab::Slab;
 use crate::stack::Stack;
 use crate::wake::Wake;
 use crate::wire::{CHECK_INTERVAL, Wire};
+use foldhash::fast::RandomState;
 use rustix::fd::AsFd;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -19,6 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
+use tautline_io::slots::Slots;
 use tautline_io::{
     Address, Arrival, Clock, DriverConfig, External, ListenOptions, Listener, Sent, Sink, TcpOptions, Ticker, Token,
     Waker,
@@ -40,10 +40,10 @@ pub struct Driver<W: Wire = Port> {
     /// The time of the last check that the device is still there.
     checked: Instant,
     /// All connections, including those that the user does not know yet or any more.
-    pub(crate) conns: Slab<Conn>,
+    pub(crate) conns: Slots<Conn>,
     /// The connections that the user knows, by the user's token.
-    pub(crate) tokens: Slab<Token>,
-    pub(crate) pairs: HashMap<Pair, Token, FoldState>,
+    pub(crate) tokens: Slots<Token>,
+    pub(crate) pairs: HashMap<Pair, Token, RandomState>,
     /// The local endpoints whose frames we take, with the number of listeners and connections that use each.
     pub(crate) claims: HashMap<SocketAddr, u32>,
     pub(crate) listening: Listeners,
@@ -146,8 +146,8 @@ impl<W: Wire> Driver<W> {
             wake: Wake::new()?,
             now,
             checked: now,
-            conns: Slab::new(),
-            tokens: Slab::new(),
+            conns: Slots::new(u32::MAX),
+            tokens: Slots::new(u32::MAX),
             pairs: HashMap::default(),
             claims: HashMap::new(),
             listening: Listeners::default(),

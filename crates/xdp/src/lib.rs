@@ -33,7 +33,6 @@ mod driver;
 mod ending;
 mod faulty;
 mod frame;
-mod hash;
 mod listeners;
 mod listening;
 mod netlink;
@@ -41,7 +40,6 @@ mod path;
 mod port;
 mod program;
 mod serve;
-mod slab;
 mod stack;
 mod sys;
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl<W: Wire> Driver<W> {
             return Admission::NoListener;
         };
         let backlog = self.listening.all.get(listener as usize).map_or(0, |entry| entry.backlog);
-        if self.conns.len() >= self.config.connections as usize || self.listening.ready.len() >= backlog {
+        if self.conns.count() >= self.config.connections as usize || self.listening.ready.len() >= backlog {
             return Admission::Full;
         }
         self.evict_half_open();
@@ -98,7 +98,7 @@ impl<W: Wire> Driver<W> {
         }
         let mut conn = Conn::new(tcp, segment.pair, segment.reply_header, Phase::HalfOpen(listener));
         conn.deadline = Some(self.now + HANDSHAKE);
-        let id = self.conns.insert(conn);
+        let id = self.conns.put(conn);
         self.pairs.insert(segment.pair, id);
         self.listening.half_open.push_back(id);
         self.listening.half_open_count += 1;
@@ -155,7 +155,7 @@ impl<W: Wire> Driver<W> {
             let Some(id) = self.listening.ready.pop_front() else { return };
             let Some(conn) = self.conns.get_mut(id) else { continue };
             let Phase::Waiting(listener) = conn.phase else { continue };
-            let token = self.tokens.insert(id);
+            let token = self.tokens.put(id);
             conn.phase = Phase::Open;
             conn.token = Some(token);
             sink.accepted(self, token, Listener(listener));

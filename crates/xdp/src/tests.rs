@@ -195,8 +195,8 @@ impl Bench {
         let tcp = self.driver.stack.active(pair.local, pair.remote).unwrap();
         self.driver.claim(pair.local).unwrap();
         let header = Ethernet::new(THEIRS, OURS, pair.remote.ip());
-        let id = self.driver.conns.insert(Conn::new(tcp, pair, header, Phase::Connecting));
-        let token = self.driver.tokens.insert(id);
+        let id = self.driver.conns.put(Conn::new(tcp, pair, header, Phase::Connecting));
+        let token = self.driver.tokens.put(id);
         self.driver.conns.get_mut(id).unwrap().token = Some(token);
         self.driver.pairs.insert(pair, id);
         self.driver.enqueue(id);
@@ -235,7 +235,7 @@ fn a_syn_flood_is_bounded() {
     let honest = bench.open(1);
     for number in 2..5000 {
         bench.give(frame(bench.pair(number), 1, SYN));
-        assert!(bench.driver.conns.len() <= 51, "{} connections", bench.driver.conns.len());
+        assert!(bench.driver.conns.count() <= 51, "{} connections", bench.driver.conns.count());
     }
     assert_eq!(bench.log.accepted.len(), 1);
     // Neither an open connection nor a new genuine one is affected.
@@ -363,7 +363,7 @@ fn segments_without_a_connection_are_reset_and_resets_are_not_answered() {
     let elsewhere = Pair { local: SocketAddr::new(pair.local.ip(), pair.local.port() ^ 1), ..pair };
     let answers = bench.give(frame(elsewhere, 5, SYN));
     assert!(matches!(answers[..], [(flags, ..)] if flags & RST != 0), "nobody listens: {answers:?}");
-    assert_eq!(bench.driver.conns.len(), 0);
+    assert_eq!(bench.driver.conns.count(), 0);
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn garbage_neither_panics_nor_fills_the_tables() {
         if round % 50 == 0 {
             bench.driver.wire.wire.outbound.truncate(1);
         }
-        assert!(bench.driver.conns.len() <= 64);
+        assert!(bench.driver.conns.count() <= 64);
     }
     assert!(!bench.log.accepted.is_empty(), "no handshake was completed");
     let all = bench.driver.conns.tokens();

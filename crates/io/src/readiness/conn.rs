@@ -1,5 +1,6 @@
 use super::poll::Poll;
 use crate::Token;
+pub(super) use crate::slots::Phase;
 use crate::slots::Slot;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -51,18 +52,6 @@ pub(super) const BEHIND: EventFlags =
 
 /// Flags that report that no further bytes will come.
 pub(super) const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
-
-/// The state of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// connect(2) has not completed yet.
-    Connecting,
-    Open,
-    /// Broken. The sink was notified, or will be before the driver waits again.
-    Failed,
-    /// The user closed it, but pending bytes are still to be sent.
-    Orphan,
-}
 
 /// The kernel's part in a connection: a set of the bits below, in the only byte that is left in [`Conn`].
 #[derive(Clone, Copy, Default)]

@@ -1,18 +1,7 @@
+pub(super) use crate::slots::Phase;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use tautline_buf::Buf;
-
-/// The state of a connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// connect(2) is not answered yet.
-    Connecting,
-    Open,
-    /// Broken. The sink knows, or will hear of it.
-    Failed,
-    /// The user closed it, but pending bytes are still to be sent.
-    Orphan,
-}
 
 /// The state of a request that completes several times.
 #[derive(Clone, Copy, PartialEq, Eq)]
