@@ -4,11 +4,10 @@
 //! and the tests of both are skipped.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::cargo::everything;
 use crate::outcome::{Failure, Outcome};
-use crate::process::{self, run, run_logged, succeeds};
+use crate::process::{run, succeeds};
 use crate::stage::Context;
 use crate::{install, paths};
 
@@ -30,7 +29,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
 fn pebble(context: &Context) -> Result<Option<PathBuf>, Failure> {
     let why = match built(context) {
         Ok(folder) => return Ok(Some(folder)),
-        Err(Failure::Failed(why) | Failure::Skipped(why)) => why,
+        Err(failure) => failure.reason(),
     };
     let is_there = |tool: &str| succeeds("sh", &["-c", &format!("command -v {tool}")]);
     if let Some(tool) = TOOLS.iter().find(|tool| !is_there(tool)) {
@@ -42,20 +41,8 @@ fn pebble(context: &Context) -> Result<Option<PathBuf>, Failure> {
 
 /// The folder of pebble, built first unless it is there.
 fn built(context: &Context) -> Result<PathBuf, Failure> {
-    let Some(go) = process::output(Command::new("go").arg("version")) else {
-        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
-    };
-    let folder = paths::own("pebble");
     let works = |folder: &Path| TOOLS.iter().all(|tool| folder.join(tool).exists());
-    install::once(&folder, &format!("{go}{PEBBLE}@{VERSION}"), works, |folder| {
-        let mut install = Command::new("go");
-        install.args(["install", "-modcacherw", "-trimpath"]).current_dir(folder);
-        install.args(TOOLS.map(|tool| format!("{PEBBLE}/{tool}@{VERSION}")));
-        install.env("GOBIN", folder).env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
-        install.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
-        run_logged(&mut install, &paths::log("pebble-install"), context.deadline)?;
-        ["path", "cache"].iter().try_for_each(|used| std::fs::remove_dir_all(folder.join(used)))?;
-        Ok(())
-    })?;
-    Ok(folder)
+    let packages = TOOLS.map(|tool| format!("{PEBBLE}/{tool}@{VERSION}"));
+    install::go("pebble", &packages, works, context.deadline)?;
+    Ok(paths::own("pebble"))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
-use crate::process::{Running, run_logged, succeeds};
+use crate::process::{run_logged, succeeds};
 use crate::stage::Context;
 use crate::{install, paths, taut};
 
@@ -46,8 +46,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let port = taut::free_port()?;
     let mut serve = Command::new(taut::program());
     serve.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}"), "--rules", "hub.toml"]);
-    let mut server = Running::start_logged(serve.current_dir(&folder), &paths::log("hub-api-server"))?;
-    taut::wait_until_listening(port, &mut server, context.deadline)?;
+    let _server = taut::start(serve.current_dir(&folder), port, "hub-api-server")?;
     let mut command = Command::new(&program);
     command.arg("run").arg(paths::root().join("docs/hub-api.json")).current_dir(&folder);
     command.args(["--url", &format!("http://127.0.0.1:{port}")]);

@@ -49,7 +49,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     live::test(context, &mut browser, &folder)?;
     proxied::test(context, &mut browser)?;
     http2::test(context, program, &folder)?;
-    hub::test(context, &mut browser)?;
+    hub::test(&mut browser)?;
     println!("pictures: {}", folder.display());
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
-use crate::process::{self, Deadline, Running, run, run_logged};
+use crate::process::{self, Deadline, run, run_logged};
 use crate::stage::Context;
 use crate::taut;
 
@@ -228,8 +228,7 @@ fn talk(context: &Context, prefix: &Path, programs: &Path, server: &Path) -> Out
     let mut command = Command::new(server);
     command.arg(format!("127.0.0.1:{port}")).args(["cert.pem", "key.pem"].map(|name| here.join(name)));
     command.env("LD_LIBRARY_PATH", prefix.join("lib"));
-    let mut running = Running::start_logged(&mut command, &paths::log("c-library-server"))?;
-    taut::wait_until_listening(port, &mut running, context.deadline)?;
+    let _running = taut::start(&mut command, port, "c-library-server")?;
     let uri = format!("wss://localhost:{port}/");
     let text = "hello, ".repeat(5000);
     for (client, further) in [("ws_ask", &[][..]), ("ws_feed", &["1"])] {

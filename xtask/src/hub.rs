@@ -49,13 +49,8 @@ fn of_program(broker: &str) -> Command {
 
 /// The JavaScript client in Node against `taut serve --app hub`, which it kills and starts again.
 fn in_node(context: &Context) -> Outcome {
-    let modules = match interop::node_modules(context) {
-        Err(Failure::Skipped(reason)) => {
-            context.skip("hub: node", &reason);
-            return Ok(());
-        }
-        modules => modules?,
-    };
+    let modules = context.unless_skipped("hub: node", interop::node_modules(context))?;
+    let Some(modules) = modules else { return Ok(()) };
     let port = taut::free_port()?.to_string();
     let mut node = Command::new("node");
     node.arg(paths::root().join("tests/hub/client.mjs")).arg(&port).arg(taut::program());
@@ -97,20 +92,8 @@ fn pusher(context: &Context, modules: &Path) -> Outcome {
 
 /// The server's path. It is built first, unless it is there.
 fn nats_server(context: &Context) -> Result<PathBuf, Failure> {
-    let Some(go) = process::output(Command::new("go").arg("version")) else {
-        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
-    };
-    let folder = paths::own("nats-server");
-    let program = folder.join("nats-server");
+    let program = paths::own("nats-server").join("nats-server");
     let works = |_: &Path| process::output(Command::new(&program).arg("--version")).is_some();
-    install::once(&folder, &format!("{go}{NATS_SERVER}"), works, |folder| {
-        let mut install = Command::new("go");
-        install.args(["install", "-modcacherw", "-trimpath", NATS_SERVER]).current_dir(folder);
-        install.env("GOBIN", folder).env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
-        install.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
-        run_logged(&mut install, &paths::log("nats-server-install"), context.deadline)?;
-        ["path", "cache"].iter().try_for_each(|used| std::fs::remove_dir_all(folder.join(used)))?;
-        Ok(())
-    })?;
+    install::go("nats-server", &[NATS_SERVER.to_owned()], works, context.deadline)?;
     Ok(program)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
-use crate::process::{Deadline, run_logged};
+use crate::process::{self, Deadline, run_logged};
 
 /// Has `build` fill `folder`, unless it is filled already.
 ///
@@ -46,6 +46,23 @@ pub(crate) fn python(folder: &Path, arguments: &[&str], log: &Path, deadline: De
         log,
         deadline,
     )
+}
+
+/// Has Go install packages into a folder of this name, unless they are there. Its own files are below the folder too, and are
+/// removed.
+pub(crate) fn go(name: &str, packages: &[String], works: impl Fn(&Path) -> bool, deadline: Deadline) -> Outcome {
+    let Some(go) = process::output(Command::new("go").arg("version")) else {
+        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
+    };
+    once(&paths::own(name), &format!("{go}{}", packages.join(" ")), works, |folder| {
+        let mut install = Command::new("go");
+        install.args(["install", "-modcacherw", "-trimpath"]).args(packages).current_dir(folder);
+        install.env("GOBIN", folder).env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
+        install.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+        run_logged(&mut install, &paths::log(&format!("{name}-install")), deadline)?;
+        ["path", "cache"].iter().try_for_each(|used| fs::remove_dir_all(folder.join(used)))?;
+        Ok(())
+    })
 }
 
 fn lock() -> Result<File, Failure> {

@@ -11,6 +11,14 @@ pub(crate) enum Failure {
     Failed(String),
 }
 
+impl Failure {
+    /// The text.
+    pub(crate) fn reason(self) -> String {
+        let (Self::Skipped(reason) | Self::Failed(reason)) = self;
+        reason
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Failed(error.to_string())

@@ -1,10 +1,9 @@
 //! Checks that the servers of other projects, which `taut bench peers` measures, build and echo over ws and wss.
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::outcome::{Failure, Outcome};
-use crate::process::{Deadline, Running, run, run_logged};
+use crate::process::{run, run_logged};
 use crate::stage::Context;
 use crate::taut::{self, Scheme};
 use crate::{cargo, paths};
@@ -55,8 +54,7 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
             if DEFLATE.contains(&server) {
                 command.arg("--deflate");
             }
-            let mut running = Running::start_logged(&mut command, &paths::log(&format!("peers-{server}-{scheme}")))?;
-            taut::wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))?;
+            let _running = taut::start(&mut command, port, &format!("peers-{server}-{scheme}"))?;
             let mut load = Command::new(taut::program());
             load.args(["load", &scheme.url(port), "--ca"]).arg(&certificates.ca);
             load.args(["--connections", "4", "--size", "20000", "--pipeline", "3", "--deflate"]);

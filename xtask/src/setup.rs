@@ -80,8 +80,8 @@ pub(crate) fn all(context: &Context) -> Outcome {
     room(8 << 30, "sanitize")?;
     install(FEW, context)?;
     install(MORE, context)?;
-    if let Err(Failure::Failed(why) | Failure::Skipped(why)) = install(OPTIONAL, context) {
-        eprintln!("going on without: {why}");
+    if let Err(failure) = install(OPTIONAL, context) {
+        eprintln!("going on without: {}", failure.reason());
     }
     Ok(())
 }

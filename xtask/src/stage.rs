@@ -60,6 +60,17 @@ impl Context {
         eprintln!("SKIPPED {part}: {reason}");
         self.skipped.borrow_mut().push((part.to_owned(), reason.to_owned()));
     }
+
+    /// The result of a part of the stage. `None` if it is skipped, which is reported.
+    pub(crate) fn unless_skipped<T>(&self, part: &str, result: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match result {
+            Err(Failure::Skipped(reason)) => {
+                self.skip(part, &reason);
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
 }
 
 /// Runs every stage, even after a failure, and ends with a summary whose last line counts them.

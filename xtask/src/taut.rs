@@ -158,11 +158,7 @@ pub(crate) fn serve(
         Scheme::Wss => command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key),
     };
     command.args(further);
-    let log = paths::log(name);
-    let mut running = Running::start_logged(&mut command, &log)?;
-    wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))
-        .inspect_err(|_| show_tail(&log, 20))?;
-    Ok(Server { running, port, scheme })
+    Ok(Server { running: start(&mut command, port, name)?, port, scheme })
 }
 
 /// Starts `taut proxy` on a free loopback port, with the routes and backends of a configuration, and waits until it listens.
@@ -179,11 +175,16 @@ pub(crate) fn proxy(name: &str, scheme: Scheme, certificates: &Certificates, rou
     fs::write(&file, top + routes)?;
     let mut command = Command::new(program());
     command.args(["proxy", "--listen", &format!("127.0.0.1:{port}"), "--config"]).arg(&file);
-    let log = paths::log(name);
-    let mut running = Running::start_logged(&mut command, &log)?;
-    wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))
-        .inspect_err(|_| show_tail(&log, 20))?;
-    Ok(Server { running, port, scheme })
+    Ok(Server { running: start(&mut command, port, name)?, port, scheme })
+}
+
+/// Starts any server, whose output goes to the log of this name, and waits until it listens.
+pub(crate) fn start(command: &mut Command, port: u16, log: &str) -> Result<Running, Failure> {
+    let log = paths::log(log);
+    let mut running = Running::start_logged(command, &log)?;
+    let listens = wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)));
+    listens.inspect_err(|_| show_tail(&log, 20))?;
+    Ok(running)
 }
 
 /// A server for the conformance suite: compression offered, messages of 16 MiB allowed.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use std::{sync::PoisonError, thread};
 
 use serde_json::json;
@@ -28,6 +27,10 @@ struct Job {
 }
 
 impl Job {
+    fn new(name: String, scheme: Scheme, cases: &[&str]) -> Self {
+        Self { name, scheme, cases: cases.iter().map(|&case| case.to_owned()).collect() }
+    }
+
     /// Its own empty folder.
     fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = paths::own("autobahn/runs").join(&self.name);
@@ -43,16 +46,44 @@ impl Job {
     }
 }
 
+/// The installed suite, certificates for the servers, and the end of the stage.
+struct Bench {
+    suite: Suite,
+    certificates: Certificates,
+    deadline: Deadline,
+}
+
+impl Bench {
+    fn new(context: &Context) -> Result<Self, Failure> {
+        let suite = install(context)?;
+        Ok(Self { suite, certificates: taut::certificates(context)?, deadline: context.deadline })
+    }
+
+    /// Runs jobs as clients of servers, whose URLs follow from the scheme.
+    fn fuzz(&self, jobs: &[Job], url: impl Fn(Scheme) -> String + Sync) -> Outcome {
+        all(jobs, |job| fuzz_server(job, &self.suite, &url(job.scheme), self.deadline, &Running::start_logged))
+    }
+
+    /// Runs a job as client of another program over TLS, which takes its address, the certificate and the key.
+    fn fuzz_other(&self, name: &str, mut server: Command, further: &[&str], cases: &[&str]) -> Outcome {
+        let port = taut::free_port()?;
+        server.args(further).arg(format!("127.0.0.1:{port}"));
+        server.arg(&self.certificates.chain).arg(&self.certificates.key);
+        let _server = taut::start(&mut server, port, &format!("autobahn-{name}-serve"))?;
+        self.fuzz(&[Job::new(format!("{name}-server-wss"), Scheme::Wss, cases)], |scheme| scheme.url(port))
+    }
+}
+
+/// Cases of every group without compression, and two with it. The longest of messages of a size or of a number are left out.
+const SOME: [&str; 12] =
+    ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.1", "9.2.1", "10.*", "12.1.1", "13.3.3"];
+
 /// The suite as client against `taut serve`.
 pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let plain = taut::serve_conformance(Scheme::Ws, &certificates, "auto")?;
-    let secure = taut::serve_conformance(Scheme::Wss, &certificates, "auto")?;
-    let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let deadline = context.deadline;
-    all(&jobs("server", cases), |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here))
+    let bench = Bench::new(context)?;
+    let plain = taut::serve_conformance(Scheme::Ws, &bench.certificates, "auto")?;
+    let secure = taut::serve_conformance(Scheme::Wss, &bench.certificates, "auto")?;
+    bench.fuzz(&jobs("server", cases), |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() })
 }
 
 /// All usual cases against `taut serve` behind `taut proxy`: as a tunnel, and message by message.
@@ -63,21 +94,13 @@ pub(crate) fn proxied(context: &Context) -> Outcome {
 
 /// Cases that a proxy might spoil, likewise.
 pub(crate) fn proxied_some(context: &Context) -> Outcome {
-    let patterns = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.1", "9.2.1", "10.*", "12.1.1", "13.3.3"];
-    let job = |side: &str| Job {
-        name: format!("proxied-{side}-wss"),
-        scheme: Scheme::Wss,
-        cases: patterns.map(str::to_owned).into(),
-    };
+    let job = |side: &str| Job::new(format!("proxied-{side}-wss"), Scheme::Wss, &SOME);
     fuzz_proxied(context, &[job("tunnel")], &[job("messages")])
 }
 
 fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let server = taut::serve_conformance(Scheme::Ws, &certificates, "auto")?;
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let deadline = context.deadline;
+    let bench = Bench::new(context)?;
+    let server = taut::serve_conformance(Scheme::Ws, &bench.certificates, "auto")?;
     let mut failures = Vec::new();
     for (jobs, route) in [(tunnels, ""), (messages, "messages = { deflate = true, max-size = \"16MiB\" }\n")] {
         let proxy = |scheme| {
@@ -86,14 +109,11 @@ fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome
                 "[[route]]\nto = \"echo\"\n{route}[backend.echo]\nservers = [\"http://127.0.0.1:{}\"]\n",
                 server.port
             );
-            taut::proxy(&format!("autobahn-proxy-{kind}-{scheme}"), scheme, &certificates, &text)
+            taut::proxy(&format!("autobahn-proxy-{kind}-{scheme}"), scheme, &bench.certificates, &text)
         };
         let (plain, secure) = (proxy(Scheme::Ws)?, proxy(Scheme::Wss)?);
-        let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
-        if let Err(failure) = all(jobs, |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here)) {
-            let (Failure::Failed(reason) | Failure::Skipped(reason)) = failure;
-            failures.push(reason);
-        }
+        let fuzzed = bench.fuzz(jobs, |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() });
+        failures.extend(fuzzed.err().map(Failure::reason));
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
 }
@@ -101,24 +121,18 @@ fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome
 /// Cases of every group as streams of one connection with HTTP/2, to which a program in Go carries them over extended CONNECT.
 /// Few of them are with compression, which knows nothing of what carries it.
 pub(crate) fn http2(context: &Context) -> Outcome {
-    let suite = install(context)?;
+    let bench = Bench::new(context)?;
     let mut carrier = interop::http2::carrier(context)?;
-    let certificates = taut::certificates(context)?;
     let options = ["--http2", "--deflate", "--max-message", "16777216"];
-    let server = taut::serve("autobahn-serve-http2", Scheme::Wss, &certificates, &options)?;
+    let server = taut::serve("autobahn-serve-http2", Scheme::Wss, &bench.certificates, &options)?;
     let port = taut::free_port()?;
-    carrier.arg(port.to_string()).arg(format!("https://127.0.0.1:{}", server.port)).arg(&certificates.ca);
-    let mut carrier = Running::start_logged(&mut carrier, &paths::log("autobahn-http2-carrier"))?;
-    taut::wait_until_listening(port, &mut carrier, Deadline::after(Duration::from_secs(60)))?;
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let limits = ["9.*", "10.*"].map(str::to_owned).into();
+    carrier.arg(port.to_string()).arg(format!("https://127.0.0.1:{}", server.port)).arg(&bench.certificates.ca);
+    let _carrier = taut::start(&mut carrier, port, "autobahn-http2-carrier")?;
     let base =
         ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "12.1.1", "12.3.3", "12.5.4", "13.1.1", "13.3.3", "13.6.2"];
-    let base = base.map(str::to_owned).into();
-    let jobs = [("limits", limits), ("base", base)];
-    let jobs = jobs.map(|(part, cases)| Job { name: format!("http2-{part}"), scheme: Scheme::Ws, cases });
-    let deadline = context.deadline;
-    all(&jobs, |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))
+    let jobs = [("limits", &["9.*", "10.*"][..]), ("base", &base)];
+    let jobs = jobs.map(|(part, cases)| Job::new(format!("http2-{part}"), Scheme::Ws, cases));
+    bench.fuzz(&jobs, |scheme| scheme.url(port))
 }
 
 /// Cases that depend on the driver, against `taut serve` over io_uring: sizes, fragments and closes.
@@ -126,13 +140,10 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     if let Some(reason) = taut::lacks_uring()? {
         return Err(Failure::Skipped(reason));
     }
-    let suite = install(context)?;
-    let server = taut::serve_conformance(Scheme::Wss, &taut::certificates(context)?, "uring")?;
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let cases = ["1.*", "2.*", "5.*", "7.*", "9.1.*", "9.2.*", "10.*"].map(str::to_owned).into();
-    let job = Job { name: "uring-wss".to_owned(), scheme: Scheme::Wss, cases };
-    let (url, deadline) = (server.url(), context.deadline);
-    all(&[job], |job| fuzz_server(job, &suite, &url, deadline, &here))
+    let bench = Bench::new(context)?;
+    let server = taut::serve_conformance(Scheme::Wss, &bench.certificates, "uring")?;
+    let cases = ["1.*", "2.*", "5.*", "7.*", "9.1.*", "9.2.*", "10.*"];
+    bench.fuzz(&[Job::new("uring-wss".to_owned(), Scheme::Wss, &cases)], |_| server.url())
 }
 
 /// Groups 1 to 7 against one server, with the suite's command changed by `elsewhere`.
@@ -171,70 +182,36 @@ pub(crate) fn client(context: &Context, cases: &Cases) -> Outcome {
 
 /// Cases that depend on how an end is driven, both ways against the crate for tokio.
 pub(crate) fn tokio(context: &Context) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let patterns = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.*", "9.2.*", "10.*", "12.1.1", "13.3.3"];
-    let job = |side: &str| {
-        let cases = patterns.map(str::to_owned).into();
-        Job { name: format!("tokio-{side}-wss"), scheme: Scheme::Wss, cases }
-    };
-    let port = taut::free_port()?;
-    let mut command = Command::new(taut::example("autobahn_tokio"));
-    command.args(["serve", &format!("127.0.0.1:{port}")]).arg(&certificates.chain).arg(&certificates.key);
-    let mut server = Running::start_logged(&mut command, &paths::log("autobahn-tokio-serve"))?;
-    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let deadline = context.deadline;
-    all(&[job("server")], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))?;
-    fuzz_client(context, &|| Command::new(taut::example("autobahn_tokio")), &[job("client")])
+    let cases = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.*", "9.2.*", "10.*", "12.1.1", "13.3.3"];
+    both_ways(context, "tokio", &|| Command::new(taut::example("autobahn_tokio")), &cases)
 }
 
 /// Cases that depend on how an end is driven, both ways against the package for Python.
 pub(crate) fn python(context: &Context) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let patterns = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.1", "9.2.1", "10.*", "12.1.1", "13.3.3"];
-    let job = |side: &str| {
-        let cases = patterns.map(str::to_owned).into();
-        Job { name: format!("python-{side}-wss"), scheme: Scheme::Wss, cases }
-    };
     let ours = || {
         let mut command = Command::new(crate::python::interpreter());
         command.arg(paths::root().join("bindings/python/tests/autobahn.py"));
         command
     };
-    let port = taut::free_port()?;
-    let mut command = ours();
-    command.args(["serve", &format!("127.0.0.1:{port}")]).arg(&certificates.chain).arg(&certificates.key);
-    let mut server = Running::start_logged(&mut command, &paths::log("autobahn-python-serve"))?;
-    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let deadline = context.deadline;
-    all(&[job("server")], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))?;
-    fuzz_client(context, &ours, &[job("client")])
+    both_ways(context, "python", &ours, &SOME)
+}
+
+/// Runs cases against a program, which is a server with the argument `serve`, and otherwise a client.
+fn both_ways(context: &Context, name: &str, ours: &(dyn Fn() -> Command + Sync), cases: &[&str]) -> Outcome {
+    Bench::new(context)?.fuzz_other(name, ours(), &["serve"], cases)?;
+    fuzz_client(context, ours, &[Job::new(format!("{name}-client-wss"), Scheme::Wss, cases)])
 }
 
 /// Cases of every group without compression, against the example in C.
 pub(crate) fn in_c(context: &Context) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let programs = c_library::examples(context)?;
-    let port = taut::free_port()?;
-    let mut command = Command::new(programs.join("ws_echo"));
-    command.arg(format!("127.0.0.1:{port}")).arg(&certificates.chain).arg(&certificates.key);
-    let mut server = Running::start_logged(&mut command, &paths::log("autobahn-c-serve"))?;
-    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
-    let cases = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.*", "9.2.*", "10.*"].map(str::to_owned).into();
-    let job = Job { name: "c-server-wss".to_owned(), scheme: Scheme::Wss, cases };
-    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
-    let deadline = context.deadline;
-    all(&[job], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))
+    let bench = Bench::new(context)?;
+    let server = Command::new(c_library::examples(context)?.join("ws_echo"));
+    let cases = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.*", "9.2.*", "10.*"];
+    bench.fuzz_other("c", server, &[], &cases)
 }
 
 fn fuzz_client(context: &Context, ours: &(dyn Fn() -> Command + Sync), jobs: &[Job]) -> Outcome {
-    let suite = install(context)?;
-    let certificates = taut::certificates(context)?;
-    let deadline = context.deadline;
+    let Bench { suite, certificates, deadline } = Bench::new(context)?;
     all(jobs, |job| {
         let folder = job.folder()?;
         let port = taut::free_port()?;
@@ -246,8 +223,8 @@ fn fuzz_client(context: &Context, ours: &(dyn Fn() -> Command + Sync), jobs: &[J
             spec["key"] = json!(certificates.key);
             spec["cert"] = json!(certificates.chain);
         }
-        let mut fuzzer = Running::start_logged(&mut command(&suite, "fuzzingserver", &folder, &spec)?, &job.log())?;
-        taut::wait_until_listening(port, &mut fuzzer, Deadline::after(Duration::from_secs(60)))?;
+        let mut fuzzer = command(&suite, "fuzzingserver", &folder, &spec)?;
+        let _fuzzer = taut::start(&mut fuzzer, port, &format!("autobahn-{}", job.name))?;
         let log = paths::log(&format!("autobahn-{}-ours", job.name));
         let mut ours = Running::start_logged(&mut our_client(ours(), &url, job.scheme, &certificates), &log)?;
         match ours.wait(deadline)? {
@@ -292,7 +269,7 @@ fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Ou
     let failures = Mutex::new(Vec::new());
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = run(job).unwrap_or_else(|failure| Report::failed(&failure));
+            let report = run(job).unwrap_or_else(Report::failed);
             eprintln!("{}: {}", job.name, report.summary());
             if !report.wrong.is_empty() {
                 report.wrong.iter().take(25).for_each(|line| eprintln!("  {line}"));

@@ -47,9 +47,8 @@ impl Report {
     }
 
     /// The report of a run without results.
-    pub(super) fn failed(failure: &Failure) -> Self {
-        let (Failure::Failed(reason) | Failure::Skipped(reason)) = failure;
-        Self::broken(reason.clone())
+    pub(super) fn failed(failure: Failure) -> Self {
+        Self::broken(failure.reason())
     }
 
     /// The number of cases by their result, on one line.

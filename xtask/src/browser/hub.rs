@@ -10,7 +10,6 @@ use super::live::wait_for;
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::Running;
-use crate::stage::Context;
 use crate::taut;
 
 /// Publishes and subscribes, returns after an offset, and meets another member.
@@ -84,14 +83,14 @@ const CHAT: &str = "(() => {
 })() && true";
 const HOSTILE: &str = "<img src=x onerror=top.hacked=1>";
 
-pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
-    client_and_events(context, browser)?;
-    chat(context, browser)
+pub(super) fn test(browser: &mut Browser) -> Outcome {
+    client_and_events(browser)?;
+    chat(browser)
 }
 
-fn client_and_events(context: &Context, browser: &mut Browser) -> Outcome {
+fn client_and_events(browser: &mut Browser) -> Outcome {
     let port = taut::free_port()?;
-    let server = start(context, port, "browser-hub")?;
+    let server = start(port, "browser-hub")?;
     browser.open(&format!("http://127.0.0.1:{port}/package.json"))?;
     browser.value(SCRIPT)?;
     wait_for(browser, "!!window.isDone && window.isDone()", "all messages of the hub")?;
@@ -100,7 +99,7 @@ fn client_and_events(context: &Context, browser: &mut Browser) -> Outcome {
     wait_for(browser, "window.hasEvents()", "all events of the hub")?;
     // The browser comes back by itself, with a place of a life of the hub that is over.
     drop(server);
-    let _server = start(context, port, "browser-hub-again")?;
+    let _server = start(port, "browser-hub-again")?;
     wait_for(browser, "!!window.isLate", "the return of the EventSource")?;
     browser.value("hub.publish('log:e', 'again') && true")?;
     wait_for(browser, "window.hasReturned()", "events after the return")
@@ -125,9 +124,9 @@ fn bugs(browser: &mut Browser) -> Outcome {
 }
 
 /// Names, presence, history and a hub that is killed, in the example page.
-fn chat(context: &Context, browser: &mut Browser) -> Outcome {
+fn chat(browser: &mut Browser) -> Outcome {
     let port = taut::free_port()?;
-    let server = start(context, port, "browser-chat")?;
+    let server = start(port, "browser-chat")?;
     browser.show(360, "light")?;
     browser.open(&format!("http://127.0.0.1:{port}/chat/"))?;
     for event in ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"] {
@@ -151,7 +150,7 @@ fn chat(context: &Context, browser: &mut Browser) -> Outcome {
     wait_for(browser, "haveState('connecting again')", "the end of the hub")?;
     browser.value("say(0, 'still here')")?;
     expect(browser, "waiting(0)", &json!(1))?;
-    let _server = start(context, port, "browser-chat-again")?;
+    let _server = start(port, "browser-chat-again")?;
     // The log is gone with its process. The message that waited comes once, and both are members again.
     let after = format!("haveMessages({both}, 'Some earlier messages are gone.', 'ann: still here')");
     wait_for(browser, &after, "the message that waited")?;
@@ -160,11 +159,9 @@ fn chat(context: &Context, browser: &mut Browser) -> Outcome {
 }
 
 /// A hub with the client and the chat among its files.
-fn start(context: &Context, port: u16, name: &str) -> Result<Running, Failure> {
+fn start(port: u16, name: &str) -> Result<Running, Failure> {
     let mut serve = Command::new(taut::program());
     serve.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}"), "--files"]);
     serve.arg(paths::root().join("bindings/js"));
-    let mut server = Running::start_logged(&mut serve, &paths::log(name))?;
-    taut::wait_until_listening(port, &mut server, context.deadline)?;
-    Ok(server)
+    taut::start(&mut serve, port, name)
 }

@@ -6,7 +6,7 @@ use super::checks::expect;
 use super::chromium::Browser;
 use crate::interop;
 use crate::interop::proxied::Proxied;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Outcome;
 use crate::stage::Context;
 use crate::taut;
 
@@ -42,13 +42,8 @@ const SCRIPT: &str = "async (way) => {
 }";
 
 pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
-    match interop::node_modules(context) {
-        Ok(_) => {}
-        Err(Failure::Skipped(reason)) => {
-            context.skip("browser: proxied", &reason);
-            return Ok(());
-        }
-        Err(failure) => return Err(failure),
+    if context.unless_skipped("browser: proxied", interop::node_modules(context))?.is_none() {
+        return Ok(());
     }
     let proxied = Proxied::in_node(&taut::certificates(context)?)?;
     // The authority of the certificate is one that the browser does not know.

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use super::peer::{Peer, checks, go_build};
 use crate::cargo::everything;
 use crate::outcome::{Failure, Outcome};
-use crate::process::{self, Deadline, Running, run_logged, show_tail};
+use crate::process::{self, Deadline, run_logged, show_tail};
 use crate::stage::Context;
 use crate::taut::{self, Certificates};
 use crate::{install, paths};
@@ -30,8 +29,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
     let port = taut::free_port()?;
     let mut example = Command::new(taut::example("http2"));
     example.args([&certificates.chain, &certificates.key]).arg(format!("127.0.0.1:{port}"));
-    let mut server = Running::start_logged(&mut example, &paths::log("http2-example"))?;
-    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
+    let mut server = taut::start(&mut example, port, "http2-example")?;
     let mut failed = Vec::new();
     match install(context) {
         Ok(folder) => {
@@ -48,18 +46,14 @@ pub(crate) fn run(context: &Context) -> Outcome {
             failed.extend(hypercorn(&certificates, context.deadline).err().map(|why| ("hypercorn", why)));
         }
         ran = ran.and_then(|()| client(peer.call("http2"), peer, port, &certificates, context.deadline));
-        match ran {
-            Ok(()) => {}
-            Err(Failure::Skipped(why)) => context.skip(&format!("http2: {}", peer.name()), &why),
-            Err(why) => failed.push((peer.name(), why)),
-        }
+        let ran = context.unless_skipped(&format!("http2: {}", peer.name()), ran);
+        failed.extend(ran.err().map(|why| (peer.name(), why)));
     }
     if server.ended()? {
         show_tail(&paths::log("http2-example"), 20);
         return Err(Failure::Failed("the example ended".to_owned()));
     }
-    let told = |(name, Failure::Failed(why) | Failure::Skipped(why))| format!("{name}: {why}");
-    let failed: Vec<String> = failed.into_iter().map(told).collect();
+    let failed: Vec<String> = failed.into_iter().map(|(name, why)| format!("{name}: {}", why.reason())).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("; "))) }
 }
 
@@ -99,9 +93,7 @@ fn hypercorn(certificates: &Certificates, deadline: Deadline) -> Outcome {
     let (port, log) = (taut::free_port()?, paths::log("http2-hypercorn"));
     let mut theirs = Peer::Python.call("http2_server");
     theirs.arg(port.to_string()).args([&certificates.chain, &certificates.key]);
-    let mut server = Running::start_logged(&mut theirs, &log)?;
-    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))
-        .inspect_err(|_| show_tail(&log, 20))?;
+    let _server = taut::start(&mut theirs, port, "http2-hypercorn")?;
     let mut test = everything(&["test", "--test", "http2", "others::"]);
     test.env("TAUTLINE_HTTP2_SERVER", format!("127.0.0.1:{port}")).env("TAUTLINE_HTTP2_CA", &certificates.ca);
     run_logged(&mut test, &paths::log("http2-hypercorn-ours"), deadline).inspect_err(|_| show_tail(&log, 20))?;

@@ -27,19 +27,10 @@ pub(crate) fn node_modules(context: &Context) -> Result<PathBuf, Failure> {
 /// Fetches and builds every peer.
 pub(crate) fn install(context: &Context) -> Outcome {
     for peer in PEERS {
-        match peer.install(context.deadline) {
-            Err(Failure::Skipped(reason)) => context.skip(&format!("interop: {}", peer.name()), &reason),
-            other => other?,
-        }
+        context.unless_skipped(&format!("interop: {}", peer.name()), peer.install(context.deadline))?;
     }
-    match venues::install(context.deadline) {
-        Err(Failure::Skipped(reason)) => context.skip("interop: venues", &reason),
-        other => other?,
-    }
-    match http2::install(context) {
-        Err(Failure::Skipped(reason)) => context.skip("http2: Go", &reason),
-        other => drop(other?),
-    }
+    context.unless_skipped("interop: venues", venues::install(context.deadline))?;
+    context.unless_skipped("http2: Go", http2::install(context))?;
     Ok(())
 }
 
@@ -48,35 +39,26 @@ pub(crate) fn run(context: &Context) -> Outcome {
     let certificates = taut::certificates(context)?;
     let mut failed = Vec::new();
     for peer in PEERS {
-        match peer.install(context.deadline) {
-            Ok(()) => {}
-            Err(Failure::Skipped(reason)) => {
-                context.skip(&format!("interop: {}", peer.name()), &reason);
-                continue;
-            }
-            Err(Failure::Failed(reason)) => {
-                eprintln!("FAILED {}: {reason}", peer.name());
+        match context.unless_skipped(&format!("interop: {}", peer.name()), peer.install(context.deadline)) {
+            Ok(Some(())) => {}
+            Ok(None) => continue,
+            Err(failure) => {
+                eprintln!("FAILED {}: {}", peer.name(), failure.reason());
                 failed.push(format!("{} could not be installed", peer.name()));
                 continue;
             }
         }
         let ways = [("client", client as Test), ("server", server), ("feeds", feeds)];
         for (way, test) in ways.into_iter().take(if peer.feeds().is_some() { 3 } else { 2 }) {
-            match test(*peer, &certificates, context.deadline) {
-                Ok(checks) => eprintln!("{} {way} against ours: {checks} checks hold", peer.name()),
-                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
-                    eprintln!("FAILED {} {way} against ours: {reason}", peer.name());
-                    failed.push(format!("{} {way}", peer.name()));
-                }
+            let held = test(*peer, &certificates, context.deadline);
+            if !hold(&format!("{} {way} against ours", peer.name()), held) {
+                failed.push(format!("{} {way}", peer.name()));
             }
         }
         if peer.metrics().is_some() {
-            match metrics(*peer, &certificates, context.deadline) {
-                Ok(checks) => eprintln!("{} reads our metrics: {checks} checks hold", peer.name()),
-                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
-                    eprintln!("FAILED {} reads our metrics: {reason}", peer.name());
-                    failed.push(format!("{} metrics", peer.name()));
-                }
+            let held = metrics(*peer, &certificates, context.deadline);
+            if !hold(&format!("{} reads our metrics", peer.name()), held) {
+                failed.push(format!("{} metrics", peer.name()));
             }
         }
         if let Some(mut tls) = peer.tls()
@@ -87,6 +69,18 @@ pub(crate) fn run(context: &Context) -> Outcome {
     }
     failed.extend(venues::run(context, &certificates)?);
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
+}
+
+/// Prints how many checks of a part held, or why it failed. Returns whether they held.
+fn hold(part: &str, held: Result<usize, Failure>) -> bool {
+    match held {
+        Ok(checks) => eprintln!("{part}: {checks} checks hold"),
+        Err(failure) => {
+            eprintln!("FAILED {part}: {}", failure.reason());
+            return false;
+        }
+    }
+    true
 }
 
 /// Runs a peer one way, and returns how many checks held.

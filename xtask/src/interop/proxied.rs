@@ -1,7 +1,7 @@
 //! Servers that others have written behind `taut proxy`, with clients of theirs. `tests/interop/README.md` lists the checks.
 
 use super::peer::{PEERS, Peer, checks};
-use super::ready;
+use super::{hold, ready};
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::{Deadline, Running, run_logged};
@@ -44,11 +44,8 @@ pub(crate) fn run(context: &Context) -> Outcome {
     let certificates = taut::certificates(context)?;
     let mut present = Vec::new();
     for peer in PEERS {
-        match peer.install(context.deadline) {
-            Ok(()) => present.push(*peer),
-            Err(Failure::Skipped(reason)) => context.skip(&format!("proxied: {}", peer.name()), &reason),
-            failed => failed?,
-        }
+        let installed = peer.install(context.deadline);
+        present.extend(context.unless_skipped(&format!("proxied: {}", peer.name()), installed)?.map(|()| *peer));
     }
     if !present.contains(&Peer::Python) {
         return Err(Failure::Skipped("the client needs Python".to_owned()));
@@ -57,14 +54,9 @@ pub(crate) fn run(context: &Context) -> Outcome {
     for peer in &present {
         let proxied = Proxied::start(*peer, &certificates)?;
         for client in [Peer::Node, Peer::Python].into_iter().filter(|client| present.contains(client)) {
-            match converse(&proxied, *peer, client, &certificates, context.deadline) {
-                Ok(held) => {
-                    eprintln!("{} behind the proxy, client in {}: {held} checks hold", peer.name(), client.name())
-                }
-                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
-                    eprintln!("FAILED {} behind the proxy, client in {}: {reason}", peer.name(), client.name());
-                    failed.push(format!("{} with {}", peer.name(), client.name()));
-                }
+            let held = converse(&proxied, *peer, client, &certificates, context.deadline);
+            if !hold(&format!("{} behind the proxy, client in {}", peer.name(), client.name()), held) {
+                failed.push(format!("{} with {}", peer.name(), client.name()));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Other people's clients of market data against a simulated venue of ours, beside `taut feed`.
 
+use super::hold;
 use super::peer::{checks, python_source};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, Deadline, run_logged, show_tail};
@@ -19,24 +20,11 @@ const TIME: Duration = Duration::from_secs(240);
 
 /// Compares trades and books of all clients at each venue. Returns the venues that failed.
 pub(super) fn run(context: &Context, certificates: &Certificates) -> Result<Vec<String>, Failure> {
-    match install(context.deadline) {
-        Err(Failure::Skipped(reason)) => {
-            context.skip("interop: venues", &reason);
-            return Ok(Vec::new());
-        }
-        other => other?,
-    }
-    let mut failed = Vec::new();
-    for venue in VENUES {
-        match follow(venue, certificates) {
-            Ok(held) => eprintln!("clients of {venue} beside taut feed: {held} checks hold"),
-            Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
-                eprintln!("FAILED clients of {venue} beside taut feed: {reason}");
-                failed.push(format!("clients of {venue}"));
-            }
-        }
-    }
-    Ok(failed)
+    let installed = context.unless_skipped("interop: venues", install(context.deadline))?;
+    let venues = VENUES.into_iter().filter(|_| installed.is_some());
+    let failed =
+        venues.filter(|venue| !hold(&format!("clients of {venue} beside taut feed"), follow(venue, certificates)));
+    Ok(failed.map(|venue| format!("clients of {venue}")).collect())
 }
 
 /// Fetches the clients. They have an environment of their own, since they ask for other versions than the other peers.
