@@ -2,74 +2,41 @@
 
 use crate::Error;
 use crate::loops::App;
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
-use tautline::layers::engine::probe::{Probe, Stages};
-use tautline::layers::tls::Engine;
-use tautline::{ClientConfig, CloseCode, Config, Conn, ConnId, DialId, DriverConfig, EngineChoice as _, EngineKind};
-use tautline::{Shard, Target, Then, TlsEngine, settle_driver};
+use tautline::layers::engine::probe::Probe;
+use tautline::{ClientConfig, CloseCode, Config, DriverConfig, EngineChoice as _, EngineKind};
+use tautline::{Shard, StatelessLoop, Then, TlsEngine, settle_driver};
 
-/// A shard with any TLS engine; see the methods of [`Shard`].
-pub trait Loop {
-    /// Begins to connect.
-    fn connect(&mut self, target: Arc<Target>) -> DialId;
+/// A loop with any TLS engine, whose errors are those of a measurement.
+pub struct Turned(Box<dyn StatelessLoop>);
 
+impl Turned {
     /// Takes one turn, which waits at most `longest`.
     ///
     /// # Errors
     /// The driver failed.
-    fn turn(&mut self, longest: Duration) -> Result<(), Error>;
-
-    /// Calls `act` with a connection, if it is open.
-    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>));
-
-    /// Sends what waits in corks.
-    fn flush(&mut self);
+    pub fn turn(&mut self, longest: Duration) -> Result<(), Error> {
+        self.0.turn(Some(longest)).map_err(|error| Error::Failed(format!("the driver failed: {error}")))
+    }
 
     /// Closes all connections normally.
-    fn drain(&mut self, deadline: Duration);
-
-    /// Whether all connections are closed.
-    fn is_drained(&self) -> bool;
-
-    /// The times of messages, with a probe for stages.
-    fn stages(&self) -> Option<Box<Stages>>;
-
-    /// Bytes that the driver received.
-    fn received(&self) -> u64;
+    pub fn drain(&mut self, deadline: Duration) {
+        self.0.drain(CloseCode::NORMAL, "", deadline);
+    }
 }
 
-impl<E: Engine> Loop for Shard<E, App> {
-    fn connect(&mut self, target: Arc<Target>) -> DialId {
-        Self::connect(self, target)
-    }
+impl Deref for Turned {
+    type Target = dyn StatelessLoop;
 
-    fn turn(&mut self, longest: Duration) -> Result<(), Error> {
-        Self::turn(self, Some(longest)).map_err(|error| Error::Failed(format!("the driver failed: {error}")))
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
+}
 
-    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>)) {
-        Self::with_conn(self, conn, |_, conn| act(conn));
-    }
-
-    fn flush(&mut self) {
-        Self::flush(self);
-    }
-
-    fn drain(&mut self, deadline: Duration) {
-        Self::drain(self, CloseCode::NORMAL, "", deadline);
-    }
-
-    fn is_drained(&self) -> bool {
-        Self::is_drained(self)
-    }
-
-    fn stages(&self) -> Option<Box<Stages>> {
-        Self::stages(self)
-    }
-
-    fn received(&self) -> u64 {
-        self.counters().bytes_in
+impl DerefMut for Turned {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
     }
 }
 
@@ -92,13 +59,13 @@ impl MakeLoop<'_> {
     ///
     /// # Errors
     /// The engine, its configuration or the driver cannot work.
-    pub fn make(self, engine: TlsEngine) -> Result<Box<dyn Loop>, Error> {
+    pub fn make(self, engine: TlsEngine) -> Result<Turned, Error> {
         engine.choose(self)
     }
 }
 
 impl Then for MakeLoop<'_> {
-    type Output = Result<Box<dyn Loop>, Error>;
+    type Output = Result<Turned, Error>;
 
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
         let engine = kind.client(self.tls).map_err(Error::usage)?;
@@ -110,6 +77,6 @@ impl Then for MakeLoop<'_> {
         if let Some(probe) = self.probe {
             shard.set_probe(probe);
         }
-        Ok(Box::new(shard))
+        Ok(Turned(Box::new(shard)))
     }
 }

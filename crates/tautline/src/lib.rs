@@ -42,6 +42,7 @@ mod admin;
 mod choice;
 mod client;
 mod driver;
+mod erased;
 mod error;
 mod files;
 mod jobs;
@@ -76,6 +77,8 @@ pub use admin::{Admin, AdminToken, InvalidAdminToken, LogLevel, check_admin_addr
 pub use choice::{EngineChoice, Then, TlsEngine};
 pub use client::Client;
 pub use driver::{driver_named, settle as settle_driver};
+#[doc(hidden)]
+pub use erased::{Loop, StatelessLoop};
 pub use error::Error;
 pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
 pub use prepared::PreparedServer;

@@ -1,4 +1,5 @@
-use crate::jobs::{Jobs, Loop};
+use crate::erased::ThreadLoop;
+use crate::jobs::Jobs;
 use crate::upgrade::{Legacy, Upgrades};
 use crate::{Error, Reloader, ServerConfig};
 use std::any::Any;
@@ -234,7 +235,7 @@ impl ServerHandle {
     }
 
     /// Has a loop do this on its thread, after its turn.
-    pub(crate) fn run_on(&self, number: usize, job: impl FnOnce(&mut dyn Loop) + Send + 'static) {
+    pub(crate) fn run_on(&self, number: usize, job: impl FnOnce(&mut dyn ThreadLoop) + Send + 'static) {
         if let (Some(jobs), Some(shard)) = (self.jobs.get(number), self.shards.get(number)) {
             jobs.push(shard, job);
         }

@@ -1,15 +1,17 @@
 use crate::choice::Then;
+use crate::erased::StatelessLoop;
 use crate::{
     ClientConfig, Closed, Config, Conn, ConnId, ConnectError, Delivery, EngineChoice, Error, Handler, Message, Opening,
 };
 use crate::{Outgoing, Shard, SlowConsumer, Target, Tls};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_engine::DialId;
 use tautline_io::epoll;
-use tautline_tls::{Engine, EngineKind, TlsInfo, plain};
+use tautline_tls::{EngineKind, TlsInfo, plain};
 use tautline_ws::{CloseCode, Kind};
 
 /// Connects to a `ws://` or `wss://` URI, and waits until the connection is open.
@@ -50,53 +52,26 @@ pub fn connect(uri: &str) -> Result<Socket, Error> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Socket {
-    shard: Box<dyn Loop>,
-}
-
-/// The socket's loop, without the engine's type.
-trait Loop {
-    fn connect(&mut self, target: Arc<Target>);
-    fn mailbox(&mut self) -> &mut Mailbox;
-    fn turn(&mut self, longest: Option<Duration>) -> io::Result<()>;
-    fn flush(&mut self);
-    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>));
-}
-
-impl<E: Engine> Loop for Shard<E, Mailbox> {
-    fn connect(&mut self, target: Arc<Target>) {
-        self.connect(target);
-    }
-
-    fn mailbox(&mut self) -> &mut Mailbox {
-        self.handler()
-    }
-
-    fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
-        self.turn(longest)
-    }
-
-    fn flush(&mut self) {
-        self.flush();
-    }
-
-    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>)) {
-        self.with_conn(conn, |_, conn| act(conn));
-    }
+    shard: Box<dyn StatelessLoop>,
+    mailbox: Rc<RefCell<Mailbox>>,
+    tls: TlsInfo,
+    response: Option<http::Response<()>>,
 }
 
 /// The socket's loop, before its engine is known.
 struct SocketLoop {
     tls: ClientConfig,
     config: Config,
+    mailbox: Rc<RefCell<Mailbox>>,
 }
 
 impl Then for SocketLoop {
-    type Output = Result<Box<dyn Loop>, Error>;
+    type Output = Result<Box<dyn StatelessLoop>, Error>;
 
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
         let engine = kind.client(&self.tls)?;
         let made = epoll::Driver::new()
-            .and_then(|driver| Shard::new(0, Arc::new(self.config), engine, driver, Mailbox::default()))
+            .and_then(|driver| Shard::new(0, Arc::new(self.config), engine, driver, Receiver(self.mailbox)))
             .map_err(|error| Error::Machine { what: "cannot run a loop", error })?;
         Ok(Box::new(made))
     }
@@ -118,6 +93,7 @@ pub enum Incoming {
     Binary(Vec<u8>),
 }
 
+/// The events of the connection that no method has told the caller of.
 #[derive(Default)]
 struct Mailbox {
     conn: Option<ConnId>,
@@ -152,31 +128,36 @@ impl Mailbox {
     }
 }
 
-impl Handler for Mailbox {
+/// The handler of the socket's loop.
+struct Receiver(Rc<RefCell<Mailbox>>);
+
+impl Handler for Receiver {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
-        self.conn = Some(conn.id());
-        self.tls = opening.tls.clone();
-        self.response = opening.response.cloned();
+        let mut mailbox = self.0.borrow_mut();
+        mailbox.conn = Some(conn.id());
+        mailbox.tls = opening.tls.clone();
+        mailbox.response = opening.response.cloned();
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        self.put(match message.text() {
+        let mut mailbox = self.0.borrow_mut();
+        mailbox.put(match message.text() {
             Some(text) => Incoming::Text(text.to_owned()),
             None => Incoming::Binary(message.data().to_vec()),
         });
-        if self.full {
+        if mailbox.full {
             conn.pause(true);
         }
     }
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
-        self.closed = Some(closed.clone());
+        self.0.borrow_mut().closed = Some(closed.clone());
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
-        self.failed = Some(error.clone());
+        self.0.borrow_mut().failed = Some(error.clone());
     }
 }
 
@@ -197,20 +178,21 @@ impl Socket {
         config.streaming = false;
         config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
         let Tls { engine, config: tls } = tls.into();
-        let then = SocketLoop { tls, config };
+        let mailbox = Rc::<RefCell<Mailbox>>::default();
+        let then = SocketLoop { tls, config, mailbox: Rc::clone(&mailbox) };
         let mut shard = if target.is_secure() { engine.choose(then) } else { then.with(plain::Engine) }?;
         shard.connect(Arc::new(target));
-        let mut socket = Self { shard };
-        loop {
-            let mailbox = socket.shard.mailbox();
-            if mailbox.conn.is_some() {
-                return Ok(socket);
-            }
-            if let Some(error) = mailbox.failed.take() {
+        let mut socket = Self { shard, mailbox, tls: TlsInfo::default(), response: None };
+        while socket.conn().is_none() {
+            if let Some(error) = socket.mailbox.borrow_mut().failed.take() {
                 return Err(Error::Connect(error));
             }
             socket.turn(None)?;
         }
+        let mut mailbox = socket.mailbox.borrow_mut();
+        (socket.tls, socket.response) = (std::mem::take(&mut mailbox.tls), mailbox.response.take());
+        drop(mailbox);
+        Ok(socket)
     }
 
     /// Sends a text message. Waits while the peer is slow.
@@ -277,9 +259,9 @@ impl Socket {
 
     /// The next message, if one waits.
     fn received(&mut self) -> Result<Option<Incoming>, Error> {
-        let mailbox = self.shard.mailbox();
-        let Some((message, resumes)) = mailbox.take() else {
-            return if mailbox.closed.is_some() { Err(self.ended()) } else { Ok(None) };
+        let taken = self.mailbox.borrow_mut().take();
+        let Some((message, resumes)) = taken else {
+            return if self.is_closed() { Err(self.ended()) } else { Ok(None) };
         };
         if resumes {
             self.with_conn(|conn| conn.pause(false));
@@ -295,10 +277,10 @@ impl Socket {
     /// [`Error::Closed`] if the connection ended without the peer's close frame, [`Error::Machine`] if the driver fails.
     pub fn close(mut self, code: CloseCode, reason: &str) -> Result<(), Error> {
         self.with_conn(|conn| conn.close(code, reason));
-        while self.shard.mailbox().closed.is_none() {
+        while !self.is_closed() {
             self.turn(None)?;
         }
-        match self.shard.mailbox().closed.take() {
+        match self.mailbox.take().closed {
             Some(Closed { cause: tautline_engine::Cause::Local | tautline_engine::Cause::Peer, .. }) | None => Ok(()),
             Some(closed) => Err(Error::Closed(closed)),
         }
@@ -306,12 +288,20 @@ impl Socket {
 
     /// The negotiated parameters of TLS. Empty without TLS.
     pub fn tls(&mut self) -> &TlsInfo {
-        &self.shard.mailbox().tls
+        &self.tls
     }
 
     /// The server's response to the upgrade.
     pub fn response(&mut self) -> Option<&http::Response<()>> {
-        self.shard.mailbox().response.as_ref()
+        self.response.as_ref()
+    }
+
+    fn conn(&self) -> Option<ConnId> {
+        self.mailbox.borrow().conn
+    }
+
+    fn is_closed(&self) -> bool {
+        self.mailbox.borrow().closed.is_some()
     }
 
     fn wait_until(&mut self, done: impl Fn(&Conn<'_, ()>) -> bool) -> Result<(), Error> {
@@ -326,7 +316,7 @@ impl Socket {
 
     /// Calls `act` with the connection; `None` if it is no longer open.
     fn with_conn<R>(&mut self, act: impl FnOnce(&mut Conn<'_, ()>) -> R) -> Option<R> {
-        let conn = self.shard.mailbox().conn?;
+        let conn = self.conn()?;
         let (mut act, mut result) = (Some(act), None);
         self.shard.with_conn(conn, &mut |conn| result = act.take().map(|act| act(conn)));
         result
@@ -336,8 +326,8 @@ impl Socket {
         self.shard.turn(longest).map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
-    fn ended(&mut self) -> Error {
-        let closed = self.shard.mailbox().closed.clone();
+    fn ended(&self) -> Error {
+        let closed = self.mailbox.borrow().closed.clone();
         let closed = closed.unwrap_or_else(|| Closed::new(CloseCode::ABNORMAL, tautline_engine::Cause::Local));
         Error::Closed(closed)
     }

@@ -1,6 +1,7 @@
 //! Threads that run loops.
 
-use crate::jobs::{Jobs, Loop};
+use crate::erased::ThreadLoop;
+use crate::jobs::Jobs;
 use crate::server_handle::{Left, ServerHandle, Thread, end_of, report_end};
 use crate::upgrade::{Arrivals, TakeOver};
 use crate::{Error, Reloader};
@@ -58,7 +59,7 @@ pub(crate) struct Plan {
 const OTHERS: usize = 256;
 
 /// Makes the loop with this number over a driver, on the thread that runs it.
-type Make = dyn Fn(u32, Box<dyn Driver>) -> io::Result<Box<dyn Loop>> + Send + Sync;
+type Make = dyn Fn(u32, Box<dyn Driver>) -> io::Result<Box<dyn ThreadLoop>> + Send + Sync;
 
 /// Reports to the starting thread that a loop has its driver and then that it is ready, or why it cannot start.
 type Report = Sender<Result<Step, Error>>;
@@ -268,7 +269,7 @@ impl Plan {
         driver: Box<dyn Driver>,
         listen: &[Address],
         make: &Make,
-    ) -> Result<(Box<dyn Loop>, Vec<Address>), Error> {
+    ) -> Result<(Box<dyn ThreadLoop>, Vec<Address>), Error> {
         if let Some(own) = self.own_descriptors {
             let what = "cannot make a table of descriptors for each loop";
             own.take().map_err(|error| Error::Machine { what, error })?;
@@ -351,10 +352,10 @@ fn ended_at_once() -> Error {
 }
 
 /// Turns a loop until it is drained, or, if it `ends_idle`, until nothing is connected or connecting.
-pub(crate) fn run_to_end(shard: &mut dyn Loop, ends_idle: bool, jobs: &Jobs) -> io::Result<()> {
+pub(crate) fn run_to_end(shard: &mut dyn ThreadLoop, ends_idle: bool, jobs: &Jobs) -> io::Result<()> {
     shard.watch_turns();
     while !(shard.is_drained() || ends_idle && shard.is_idle()) {
-        shard.turn()?;
+        shard.turn(None)?;
         jobs.run(shard);
     }
     Ok(())

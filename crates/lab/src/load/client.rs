@@ -11,7 +11,7 @@ use tautline::layers::engine::probe::{Probe, Stages};
 use tautline::{
     Cause, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target,
 };
-use tautline_measure::turned::Loop;
+use tautline_measure::turned::Turned;
 
 /// Longest wait for events, which bounds how late a phase ends.
 pub(super) const WAIT: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ pub(super) type OnMessage = Box<dyn FnMut(&mut Conn<'_, ()>, &Message<'_>) -> Re
 
 /// A client whose connections are opened at the start and last until the end of the run.
 pub(super) struct Client {
-    shard: Box<dyn Loop>,
+    shard: Turned,
     target: Arc<Target>,
     state: Rc<RefCell<State>>,
 }
@@ -266,7 +266,7 @@ impl Client {
 
     /// Bytes received so far on all connections, records and frames included.
     pub(super) fn received(&self) -> u64 {
-        self.shard.received()
+        self.shard.counters().bytes_in
     }
 
     pub(super) fn stages(&self) -> Option<Box<Stages>> {

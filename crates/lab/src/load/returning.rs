@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine::run_when_idle;
 use tautline::{Address, Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reconnect, Sessions, Target};
-use tautline_measure::turned::Loop;
+use tautline_measure::turned::Turned;
 
 /// Connections that are opened at a time before the loss.
 const AT_ONCE: usize = 64;
@@ -102,7 +102,7 @@ impl Returning {
         let config = config(64, 1);
         let mut clients = self.lost.make_loop(&tls, config, app, None)?;
         let mut begun = 0;
-        until(&mut *clients, &counts, self.clients, |clients, opened| {
+        until(&mut clients, &counts, self.clients, |clients, opened| {
             while begun < self.clients.min(opened + AT_ONCE) {
                 clients.connect(Arc::new(self.target(begun)?));
                 begun += 1;
@@ -112,7 +112,7 @@ impl Returning {
         *counts.borrow_mut() = Counts { is_lost: true, ..Counts::default() };
         let server = lose();
         let lost = Instant::now();
-        until(&mut *clients, &counts, self.clients, |_, _| Ok(()))?;
+        until(&mut clients, &counts, self.clients, |_, _| Ok(()))?;
         let after = lost.elapsed();
         drop(server);
         let Counts { failed, resumed, .. } = *counts.borrow();
@@ -135,10 +135,10 @@ impl Returning {
 
 /// Turns the loop until `count` connections were opened.
 fn until(
-    clients: &mut dyn Loop,
+    clients: &mut Turned,
     counts: &RefCell<Counts>,
     count: usize,
-    mut act: impl FnMut(&mut dyn Loop, usize) -> Result<(), Error>,
+    mut act: impl FnMut(&mut Turned, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut progress = (0, Instant::now());
     loop {

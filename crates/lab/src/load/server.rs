@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 use tautline::layers::engine::probe::Probe;
 use tautline::{Cause, ClientConfig, Config, ConnectError, DriverConfig, EngineChoice as _, Target, Then, TlsEngine};
-use tautline_measure::turned::{Loop, MakeLoop};
+use tautline_measure::turned::{MakeLoop, Turned};
 
 /// Time without any progress after which a run has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ impl Server {
         config: Config,
         app: App,
         probe: Option<Box<dyn Probe>>,
-    ) -> Result<Box<dyn Loop>, Error> {
+    ) -> Result<Turned, Error> {
         let (_, driver, engine) = self.composed(&self.target, tls)?;
         MakeLoop { driver, tls, config, app, probe }.make(engine)
     }

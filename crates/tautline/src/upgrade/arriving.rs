@@ -3,7 +3,7 @@
 use super::channel::{Channel, Frame, misbehaves};
 use super::kind::Kind;
 use super::{batch, ledger};
-use crate::jobs::Loop;
+use crate::erased::ThreadLoop;
 use std::io;
 use std::time::Duration;
 use tautline_engine::Totals;
@@ -33,7 +33,7 @@ impl Arriving {
     }
 
     /// Takes the next frame. After the last one, returns the totals of the old loop.
-    pub(super) fn receive(&mut self, shard: &mut dyn Loop) -> io::Result<Option<Totals>> {
+    pub(super) fn receive(&mut self, shard: &mut dyn ThreadLoop) -> io::Result<Option<Totals>> {
         let frame = self.channel.receive()?;
         match frame.kind {
             Kind::Connections => self.restore(shard, frame)?,
@@ -62,14 +62,14 @@ impl Arriving {
         Ok(None)
     }
 
-    fn restore(&mut self, shard: &mut dyn Loop, frame: Frame) -> io::Result<()> {
+    fn restore(&mut self, shard: &mut dyn ThreadLoop, frame: Frame) -> io::Result<()> {
         batch::open(frame, |sockets, saved| {
             let restored = shard.restore(sockets, saved).map(|number| Conn::Here { number });
             self.conns.push(restored.unwrap_or_else(refused));
         })
     }
 
-    fn restore_again(&mut self, shard: &mut dyn Loop, frame: &Frame) -> io::Result<()> {
+    fn restore_again(&mut self, shard: &mut dyn ThreadLoop, frame: &Frame) -> io::Result<()> {
         ledger::open_changes(&frame.content, |number, saved| {
             let conn = self.conns.get_mut(number).ok_or_else(misbehaves)?;
             if let Conn::Here { number } = *conn {
@@ -93,7 +93,7 @@ fn refused(error: io::Error) -> Conn {
     Conn::Refused
 }
 
-fn undo(shard: &mut dyn Loop, conn: &mut Conn) {
+fn undo(shard: &mut dyn ThreadLoop, conn: &mut Conn) {
     if let Conn::Here { number } = *conn {
         shard.undo_restore(number);
     }

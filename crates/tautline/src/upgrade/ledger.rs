@@ -6,7 +6,7 @@
 
 use super::channel::{Channel, misbehaves};
 use super::kind::Kind;
-use crate::jobs::Loop;
+use crate::erased::ThreadLoop;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -65,7 +65,7 @@ impl Ledger {
     pub(super) fn send_slice(
         &mut self,
         channel: &mut Channel,
-        shard: &mut dyn Loop,
+        shard: &mut dyn ThreadLoop,
         from: usize,
         first: bool,
     ) -> io::Result<Slice> {

@@ -5,7 +5,7 @@ use super::channel::{Channel, MOST, PATIENCE, VERSION, misbehaves};
 use super::kind::Kind;
 use super::ledger::{Changes, Entry, Ledger, Slice};
 use crate::ServerHandle;
-use crate::jobs::Loop;
+use crate::erased::ThreadLoop;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -162,7 +162,12 @@ impl ServerHandle {
 }
 
 /// A loop's part of the move, on its thread. Returns with the loop as it was, or without the connections that have moved.
-fn take_part(shard: &mut dyn Loop, way: Way, tell: &Sender<io::Result<News>>, may_go: &Receiver<Go>) -> io::Result<()> {
+fn take_part(
+    shard: &mut dyn ThreadLoop,
+    way: Way,
+    tell: &Sender<io::Result<News>>,
+    may_go: &Receiver<Go>,
+) -> io::Result<()> {
     let ended = || io::Error::other("the move has ended");
     for _ in 0..ROUNDS {
         shard.settle();

@@ -5,7 +5,7 @@ use super::channel::{Channel, Frame, PATIENCE, VERSION, is_closed, misbehaves, o
 use super::kind::Kind;
 use super::protocol::{Input, New, NewDo as Do, Wrote};
 use super::upgrades::Legacy;
-use crate::jobs::Loop;
+use crate::erased::ThreadLoop;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -279,7 +279,7 @@ fn has_begun(taker: &Taker) -> bool {
 
 impl Arrivals {
     /// Takes the connections of the loop `number`, on its thread. False if the loop is not to run.
-    pub(crate) fn take(&self, number: usize, shard: &mut dyn Loop) -> bool {
+    pub(crate) fn take(&self, number: usize, shard: &mut dyn ThreadLoop) -> bool {
         let arrival = self.0.get(number);
         let arrival = arrival.and_then(|arrival| arrival.lock().unwrap_or_else(PoisonError::into_inner).take());
         let Some(Arrival { from, tell, may_go, begin }) = arrival else { return true };
@@ -300,7 +300,7 @@ impl Arrivals {
 }
 
 /// Restores the connections of old loops as they come, until the last of each has come. Returns their totals.
-fn restore_all(shard: &mut dyn Loop, mut from: Vec<Arriving>) -> io::Result<Vec<Totals>> {
+fn restore_all(shard: &mut dyn ThreadLoop, mut from: Vec<Arriving>) -> io::Result<Vec<Totals>> {
     let mut totals = Vec::new();
     while !from.is_empty() {
         let number = wait_for_any(from.iter().map(|one| &one.channel), SAVING)?;
