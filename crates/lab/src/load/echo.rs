@@ -36,6 +36,11 @@ pub struct Echo {
 }
 
 impl Echo {
+    /// Messages of 64 B, one in flight on each connection, or at a rate.
+    pub(crate) const fn small(server: Server, connections: usize, rate: Option<f64>, span: Span) -> Self {
+        Self { server, connections, size: 64, content: Content::Bytes, pipeline: 1, rate, span }
+    }
+
     /// Connects, runs and measures.
     ///
     /// # Errors

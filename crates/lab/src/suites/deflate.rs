@@ -1,7 +1,7 @@
 //! Compression: CPU time and ratio of echoes, and memory of connections.
 
 use super::peer::Peer;
-use super::{Check, Effort, Kind, Lab, Outcome, Row, Servers, Subject, check, row};
+use super::{Check, Effort, Extra, Kind, Lab, Outcome, Row, Servers, Subject, check, row};
 use crate::rounds::{Plan, Runs};
 use crate::stats::{Ratio, median};
 use crate::table::{Table, bytes, number, optional};
@@ -99,7 +99,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
 fn kinds(lab: &Lab<'_>) -> Vec<Kind> {
     let drivers = if lab.effort == Effort::Thorough { &lab.drivers } else { &lab.drivers[..1] };
     let ours = drivers.iter().map(|&driver| Kind::Deflate(driver));
-    ours.chain(lab.available(&Peer::DEFLATE).into_iter().map(Kind::DeflatePeer)).collect()
+    ours.chain(lab.available(&Peer::DEFLATE).into_iter().map(|peer| Kind::PeerWith(Extra::Deflate, peer))).collect()
 }
 
 fn rows(effort: Effort, kinds: &[Kind]) -> Vec<DeflateRow> {
@@ -203,7 +203,8 @@ fn checks(rows: &[DeflateRow], memory: &[DeflateRow]) -> Vec<Check> {
 /// The row with the least `metric` at the judged size.
 fn best(rows: &[DeflateRow], takeover: bool, metric: Metric, is_peer: bool) -> Option<&DeflateRow> {
     let is_it = |case: &DeflateCase| {
-        (case.size, case.takeover) == (TARGETS.0, takeover) && matches!(case.kind, Kind::DeflatePeer(_)) == is_peer
+        (case.size, case.takeover) == (TARGETS.0, takeover)
+            && matches!(case.kind, Kind::PeerWith(Extra::Deflate, _)) == is_peer
     };
     let known = rows.iter().filter(|row| is_it(&row.subject)).filter_map(|row| Some((row.median(metric)?, row)));
     known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
@@ -215,14 +216,17 @@ mod tests {
     use crate::DriverKind;
     use crate::table::WIDTH;
 
-    const KINDS: [Kind; 3] =
-        [Kind::Deflate(DriverKind::Uring), Kind::DeflatePeer(Peer::Sockudo), Kind::DeflatePeer(Peer::Wtx)];
+    const KINDS: [Kind; 3] = [
+        Kind::Deflate(DriverKind::Uring),
+        Kind::PeerWith(Extra::Deflate, Peer::Sockudo),
+        Kind::PeerWith(Extra::Deflate, Peer::Wtx),
+    ];
 
     fn filled(mut rows: Vec<DeflateRow>) -> Vec<DeflateRow> {
         for row in &mut rows {
             let base = match row.subject.kind {
-                Kind::DeflatePeer(Peer::Wtx) => 200.0,
-                Kind::DeflatePeer(_) => 300.0,
+                Kind::PeerWith(Extra::Deflate, Peer::Wtx) => 200.0,
+                Kind::PeerWith(Extra::Deflate, _) => 300.0,
                 _ => 80.0,
             };
             for metric in [Metric::ServerCpuPerMsg, Metric::RssPerConnection, Metric::RatioToWire, Metric::LatencyP99] {

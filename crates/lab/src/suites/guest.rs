@@ -1,6 +1,6 @@
 //! Programs of other projects that a suite starts.
 
-use super::group;
+use super::{Effort, Lab, Outcome, group};
 use crate::cpu::Pinned;
 use std::fs::File;
 use std::io::Read;
@@ -54,6 +54,49 @@ impl Drop for Guest {
     fn drop(&mut self) {
         group::end(&mut self.child, END);
     }
+}
+
+/// A program that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Installed<P> {
+    pub(super) program: P,
+    name: &'static str,
+    pub(super) path: PathBuf,
+    version: String,
+}
+
+impl<P> Installed<P> {
+    pub(super) fn new(program: P, name: &'static str, path: PathBuf, version: String) -> Self {
+        Self { program, name, path, version }
+    }
+
+    /// Name and version.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.name, self.version)
+    }
+}
+
+/// The programs that are installed. The others are named, with the reason. A smoke run has none.
+pub(super) fn find_all<P>(
+    lab: &Lab<'_>,
+    programs: impl IntoIterator<Item = P>,
+    find: impl Fn(&P) -> (&'static str, Result<Installed<P>, String>),
+    outcome: &mut Outcome,
+) -> Vec<Installed<P>> {
+    let wanted = programs.into_iter().filter(|_| lab.effort != Effort::Smoke);
+    let found = wanted.filter_map(|program| match find(&program) {
+        (_, Ok(found)) => Some(found),
+        (name, Err(why)) => {
+            outcome.warnings.push(format!("{name} is missing: {why}"));
+            None
+        }
+    });
+    found.collect()
+}
+
+/// The program of this name, which is a package of the distribution too.
+pub(super) fn packaged(name: &str) -> Result<PathBuf, String> {
+    on_path(name).ok_or_else(|| format!("install the package {name} of the distribution"))
 }
 
 /// An address that nothing listens at, for a program that cannot tell which port it took.

@@ -51,6 +51,19 @@ pub(super) enum Traffic {
     Steady { size: u32, rate: u32 },
 }
 
+named! {
+    /// What a server of another project does, by its option.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Extra {
+        /// It serves over HTTP/1.1 and HTTP/2.
+        Http2 = "--http2",
+        /// It accepts compression.
+        Deflate = "--deflate",
+        /// It sends every message to everyone.
+        Broadcast = "--broadcast",
+    }
+}
+
 /// A server to measure, or another composition in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -79,14 +92,10 @@ pub(super) enum Kind {
     Proxy(DriverKind),
     /// WebSocket over TLS by the default engine, over HTTP/1.1 and HTTP/2 as clients choose.
     Http2(DriverKind),
-    /// Another project's server with TLS, over both.
-    Http2Peer(Peer),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
-    /// Another project's server with TLS, which accepts compression.
-    DeflatePeer(Peer),
-    /// Another project's server with TLS. Every message goes to everyone.
-    BroadcastPeer(Peer),
+    /// Another project's server with TLS, which does more than to echo.
+    PeerWith(Extra, Peer),
     /// A server on tokio over wss, another project's or ours, with this number of threads.
     Tokio(Peer, usize),
     /// A server in Python over wss, another project's or ours.
@@ -124,11 +133,7 @@ impl Kind {
             | Self::Proxy(_)
             | Self::Http2(_)
             | Self::C => Some(ENGINES[0]),
-            Self::Peer(peer, Protocol::Wss)
-            | Self::Http2Peer(peer)
-            | Self::DeflatePeer(peer)
-            | Self::BroadcastPeer(peer)
-            | Self::Tokio(peer, _) => Some(peer.tls()),
+            Self::Peer(peer, Protocol::Wss) | Self::PeerWith(_, peer) | Self::Tokio(peer, _) => Some(peer.tls()),
             Self::Python(server) => Some(if server.is_ours() { ENGINES[0] } else { "openssl" }),
             _ => None,
         }
@@ -148,27 +153,14 @@ impl Kind {
             | Self::Deflate(driver)
             | Self::Http2(driver)
             | Self::Proxy(driver) => Some(driver),
-            Self::Peer(..)
-            | Self::Http2Peer(_)
-            | Self::DeflatePeer(_)
-            | Self::BroadcastPeer(_)
-            | Self::Tokio(..)
-            | Self::Python(_)
-            | Self::C
-            | Self::Wire(_)
-            | Self::Model(_)
-            | Self::Aead(_) => None,
+            _ => None,
         }
     }
 
     /// The server, if it is one of [`Peer`].
     pub(super) const fn peer(self) -> Option<Peer> {
         match self {
-            Self::Peer(peer, _)
-            | Self::Http2Peer(peer)
-            | Self::DeflatePeer(peer)
-            | Self::BroadcastPeer(peer)
-            | Self::Tokio(peer, _) => Some(peer),
+            Self::Peer(peer, _) | Self::PeerWith(_, peer) | Self::Tokio(peer, _) => Some(peer),
             _ => None,
         }
     }
@@ -198,14 +190,11 @@ impl Kind {
     pub(super) fn name(self) -> String {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
-            Self::Peer(peer, _) | Self::Http2Peer(peer) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
-                format!("{protocol} {}", peer.name())
-            }
-            Self::Http2(_) => "tautline".to_owned(),
+            Self::Peer(peer, _) | Self::PeerWith(_, peer) => format!("{protocol} {}", peer.name()),
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Python(server) => format!("python {}", server.name()),
             Self::C => "c tautline".to_owned(),
-            Self::Proxy(_) => "tautline".to_owned(),
+            Self::Proxy(_) | Self::Http2(_) => "tautline".to_owned(),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -241,9 +230,7 @@ impl Kind {
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
         let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
-            Self::Peer(peer, _) | Self::Http2Peer(peer) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
-                case.peer(peer.name())
-            }
+            Self::Peer(peer, _) | Self::PeerWith(_, peer) => case.peer(peer.name()),
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Python(server) => case.peer(server.name()).model("python"),
             Self::C => case.peer("tautline").model("c"),
@@ -274,9 +261,7 @@ impl Kind {
         match self {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
-            Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
-            Self::Http2Peer(peer) => add(&[peer.name(), "--http2"]),
-            Self::BroadcastPeer(peer) => add(&[peer.name(), "--broadcast"]),
+            Self::PeerWith(extra, peer) => add(&[peer.name(), extra.name()]),
             Self::Tokio(peer, threads) => add(&[peer.name(), "--threads", &threads.to_string()]),
             Self::Python(server) => {
                 let script = Python::script().unwrap_or_default();
@@ -326,18 +311,7 @@ impl Kind {
                     add(&["--offload-records", &size.to_string()]);
                 }
             }
-            Self::Tcp(_)
-            | Self::Crowd { .. }
-            | Self::Probed(false, _)
-            | Self::Peer(..)
-            | Self::Http2Peer(_)
-            | Self::DeflatePeer(_)
-            | Self::BroadcastPeer(_)
-            | Self::Tokio(..)
-            | Self::Python(_)
-            | Self::C
-            | Self::Proxy(_)
-            | Self::Aead(_) => {}
+            _ => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();

@@ -62,6 +62,6 @@ pub use suite::Suite;
 use certificates::Certificates;
 use check::Check;
 use key::Key;
-use kind::{Execution, Kind, Topology, Traffic};
+use kind::{Execution, Extra, Kind, Topology, Traffic};
 use row::{Metrics, Row, Subject};
 use server::{Process, Servers, Site};

@@ -3,7 +3,7 @@ use super::bindings::{echo_in_c, python};
 use super::certificates::Certificates;
 use super::group;
 use super::key::Key;
-use super::kind::Kind;
+use super::kind::{Extra, Kind};
 use super::peer::{Peer, target};
 use crate::cpu::{Pinned, Placement, move_thread};
 use crate::load;
@@ -62,7 +62,7 @@ impl Servers {
 }
 
 /// Every item once, in the order of their first appearance.
-fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.fold(Vec::new(), |mut unique, item| {
         if !unique.contains(&item) {
             unique.push(item);
@@ -227,7 +227,7 @@ fn command(lab: &Lab<'_>, kind: Kind, certificates: &Certificates, site: Option<
     if let Some(recipe) = peer.and_then(Peer::recipe) {
         let mut command = recipe.command(&target()).map_err(|error| error.to_string())?;
         let (chain, private) = certificates.paths(kind.key());
-        command.arg(if let Kind::BroadcastPeer(_) = kind { "broadcast" } else { "echo" });
+        command.arg(if let Kind::PeerWith(Extra::Broadcast, _) = kind { "broadcast" } else { "echo" });
         command.args([chain, private]);
         return Ok(command);
     }

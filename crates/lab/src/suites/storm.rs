@@ -5,7 +5,6 @@ use super::peer::Peer;
 use super::{Certificates, Effort, Kind, Lab, Outcome, Process};
 use crate::cpu::Placement;
 use crate::load::{Echo, Returned, Returning, typical_p99};
-use crate::payload::Content;
 use crate::stats::{Ratio, median};
 use crate::table::{Table, number};
 use crate::{Case, Error, Metric, Protocol, Span, Target};
@@ -136,15 +135,7 @@ fn measure(lab: &Lab<'_>, loss: Loss, (clients, span): (usize, Duration)) -> Res
     let mut lost = Process::start_with(lab, kind, &certificates, None, kit)?;
     lost.give_way_on(loss.cpu(lab.placement))?;
     let other = Process::start_with(lab, kind, &certificates, None, kit)?;
-    let others = Echo {
-        server: other.server()?,
-        connections: STAYING,
-        size: 64,
-        content: Content::Bytes,
-        pipeline: 1,
-        rate: Some(RATE),
-        span: Span { warmup: WARMUP, duration: span },
-    };
+    let others = Echo::small(other.server()?, STAYING, Some(RATE), Span { warmup: WARMUP, duration: span });
     let quiet = typical_p99(others.run_stamped(&mut |_| {})?.1);
     let returning = Returning { lost: lost.server()?, other: other.address.into(), clients };
     let (connected, all) = channel();

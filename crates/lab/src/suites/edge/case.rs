@@ -1,6 +1,8 @@
 //! The servers of the suite and their work.
 
 use super::super::echo_case::Shape;
+use super::super::running::BODY;
+use super::super::server::unique;
 use super::super::{Key, Kind, Row, Subject};
 use super::program::Program;
 use super::turn::Change;
@@ -9,9 +11,6 @@ use crate::{Case, DriverKind, Metric, Protocol};
 /// Connections of requests and of the fixed rate, and messages per second at that rate.
 pub(super) const CONNECTIONS: usize = 100;
 pub(super) const RATE: f64 = 5_000.0;
-
-/// Bytes of the response to a request.
-pub(super) const BODY: usize = 1024;
 
 /// Resumed handshakes per second beside established connections.
 pub(super) const RETURNS: f64 = 2_000.0;
@@ -140,11 +139,5 @@ pub(super) type EdgeRow = Row<EdgeCase>;
 
 /// Every server once, in the order of their rows.
 pub(super) fn everyone(rows: &[EdgeRow]) -> Vec<Who> {
-    let mut everyone: Vec<Who> = Vec::new();
-    for row in rows {
-        if !everyone.contains(&row.subject.who) {
-            everyone.push(row.subject.who);
-        }
-    }
-    everyone
+    unique(rows.iter().map(|row| row.subject.who))
 }

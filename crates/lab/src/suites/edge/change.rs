@@ -1,13 +1,14 @@
 //! Changes of a proxy under load: what they cost those whose connections are open.
 
+use super::super::running::Live;
 use super::super::{Kind, Lab, Metrics, group};
 use super::case::{CONNECTIONS, RATE, Who};
-use super::site::{Live, Site, configuration, start_other, start_ours};
+use super::site::{Site, configuration, start_other, start_ours};
 use super::turn::{Change, signal, wait_until};
 use crate::cpu::Pinned;
 use crate::load::{Echo, Server, Traffic};
 use crate::suites::Effort;
-use crate::{Content, Error, Metric, Span};
+use crate::{Error, Metric, Span};
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
@@ -101,14 +102,6 @@ pub(super) fn measure(lab: &Lab<'_>, site: &Site, who: Who, change: Change) -> R
 fn echo(mut server: Server, span: Span) -> Traffic {
     // It has other processes later.
     server.pid = None;
-    let echo = Echo {
-        server,
-        connections: CONNECTIONS,
-        size: 64,
-        content: Content::Bytes,
-        pipeline: 1,
-        rate: Some(RATE),
-        span,
-    };
+    let echo = Echo::small(server, CONNECTIONS, Some(RATE), span);
     Traffic { echo, ramp: Duration::ZERO, stages: Vec::new(), think: None, template: None, takes_any_reply: false }
 }

@@ -11,22 +11,20 @@ mod site;
 mod turn;
 
 use super::echo_case::Shape;
+use super::guest::{Installed, find_all};
+use super::running::{self, BODY, Live, PATH};
 use super::{Certificates, ENGINES, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, row};
 use crate::load::{self, Echo, Get, Handshakes, Storm};
 use crate::rounds::Plan;
 use crate::{Content, DriverKind, Error, Metric, Span, limit};
-use case::{BODY, CONNECTIONS, EdgeCase, EdgeRow, RATE, RETURNS, Who, Work, everyone};
-use program::{Installed, Program};
-use site::{Live, Site};
-use std::fs;
+use case::{CONNECTIONS, EdgeCase, EdgeRow, RATE, RETURNS, Who, Work, everyone};
+use program::Program;
+use site::Site;
 use std::time::Duration;
 use turn::Change;
 
 /// Time for the rounds beyond the least number of them.
 const BUDGET: Duration = Duration::from_secs(420);
-
-/// The path of the requests.
-const PATH: &str = "/kib.txt";
 
 /// Handshakes at a time.
 const AT_ONCE: usize = 8;
@@ -34,10 +32,7 @@ const AT_ONCE: usize = 8;
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let installed = find(lab, outcome);
     let certificates = Certificates::new(&[Key::P256])?;
-    let body = body();
-    let files = certificates.folder().join("files");
-    let written = fs::create_dir(&files).and_then(|()| fs::write(files.join(&PATH[1..]), &body));
-    written.map_err(|error| Error::Failed(format!("{}: {error}", files.display())))?;
+    let files = running::files(&certificates)?;
     let arguments = ["--files", &files.to_string_lossy()];
     let backend = Process::start_with(lab, Kind::Ws(lab.drivers[0]), &certificates, None, &arguments)?;
     backend.run_on(lab.placement.load)?;
@@ -61,36 +56,23 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         }
         let live = all.iter().find(|(who, _)| *who == case.who).map(|(_, live)| live);
         let live = live.ok_or_else(|| Error::Failed("it does not run".to_owned()))?;
-        measure(lab, live, case, &body)
+        measure(lab, live, case)
     })?;
     report::report(outcome, &rows, &site.installed);
     Ok(())
 }
 
-/// The response to each request.
-fn body() -> Vec<u8> {
-    (b'a'..=b'z').cycle().take(BODY).collect()
-}
-
 /// The programs of others. A smoke run has none.
-fn find(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Vec<Installed> {
-    if lab.effort == Effort::Smoke {
-        return Vec::new();
+fn find(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Vec<Installed<Program>> {
+    if lab.effort != Effort::Smoke {
+        (lab.progress)(0.0, "installing nginx and Caddy of PyPI");
+        outcome.warnings.extend(program::install().err().map(|why| format!("PyPI: {why}")));
     }
-    (lab.progress)(0.0, "installing nginx and Caddy of PyPI");
-    outcome.warnings.extend(program::install().err().map(|why| format!("PyPI: {why}")));
-    let mut installed = Vec::new();
-    for program in Program::ALL {
-        match program.find() {
-            Ok(found) => installed.push(found),
-            Err(why) => outcome.warnings.push(format!("{} is missing: {why}", program.name())),
-        }
-    }
-    installed
+    find_all(lab, Program::ALL, |program| (program.name(), program.find()), outcome)
 }
 
 /// Each work with each server, so that those that are compared are measured one after the other.
-fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed]) -> Vec<EdgeRow> {
+fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed<Program>]) -> Vec<EdgeRow> {
     let mut proxies: Vec<Who> = drivers.iter().map(|&driver| Who::Ours(Kind::Proxy(driver))).collect();
     proxies.extend(installed.iter().map(|installed| Who::Other(installed.program)));
     let mut shapes: Vec<Shape> = [64, 4096, 65_536].map(Shape::of).into();
@@ -125,7 +107,7 @@ fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed]) -> Vec<
     rows
 }
 
-fn measure(lab: &Lab<'_>, live: &Live, case: &EdgeCase, body: &[u8]) -> Result<Metrics, Error> {
+fn measure(lab: &Lab<'_>, live: &Live, case: &EdgeCase) -> Result<Metrics, Error> {
     let span = lab.span();
     match case.work {
         Work::Echo(Shape { size, connections, pipeline }) => {
@@ -139,7 +121,7 @@ fn measure(lab: &Lab<'_>, live: &Live, case: &EdgeCase, body: &[u8]) -> Result<M
             Ok(echo.run(&mut |_| {})?.message_metrics(size))
         }
         Work::Get => {
-            let get = Get { server: live.http()?, connections: CONNECTIONS, path: PATH, body: body.to_vec(), span };
+            let get = Get { server: live.http()?, connections: CONNECTIONS, path: PATH, body: running::body(), span };
             Ok(get.run()?.answer_metrics(BODY))
         }
         Work::Rate => Ok(at_rate(lab, live)?.run(&mut |_| {})?.message_metrics(64)),
@@ -165,15 +147,8 @@ fn measure(lab: &Lab<'_>, live: &Live, case: &EdgeCase, body: &[u8]) -> Result<M
 /// Messages of 64 B at the fixed rate. A p99 needs some thousand of them.
 fn at_rate(lab: &Lab<'_>, live: &Live) -> Result<Echo, Error> {
     let Span { warmup, duration } = lab.span();
-    Ok(Echo {
-        server: live.server()?,
-        connections: CONNECTIONS,
-        size: 64,
-        content: Content::Bytes,
-        pipeline: 1,
-        rate: Some(RATE),
-        span: Span { warmup, duration: 2 * duration },
-    })
+    let span = Span { warmup, duration: 2 * duration };
+    Ok(Echo::small(live.server()?, CONNECTIONS, Some(RATE), span))
 }
 
 /// Measures memory with a new process, because an old one has memory to reuse.

@@ -1,6 +1,6 @@
 //! Proxies of other projects: their programs, configurations and processes.
 
-use super::super::guest;
+use super::super::guest::{self, Installed};
 use super::super::peer::{checkout, target};
 use super::super::running::Running;
 use super::super::{Certificates, Key, Lab};
@@ -33,31 +33,24 @@ named! {
     }
 }
 
-/// A program that is installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Installed {
-    pub(super) program: Program,
-    path: PathBuf,
-    /// Its version, as it states it.
-    pub(super) version: String,
-}
-
 impl Program {
     /// The installed program. `Err` says why there is none.
-    pub(super) fn find(self) -> Result<Installed, String> {
-        let missing = || match self {
-            Self::Nginx | Self::Haproxy => format!("install the package {} of the distribution", self.name()),
-            Self::NginxWheel | Self::Caddy => "its package was not installed from PyPI".to_owned(),
-        };
-        let path = self.path().ok_or_else(missing)?;
+    pub(super) fn find(self) -> Result<Installed<Self>, String> {
+        let path = match self {
+            Self::Nginx | Self::Haproxy => guest::packaged(self.name()),
+            Self::NginxWheel | Self::Caddy => {
+                self.in_venv().ok_or_else(|| "its package was not installed from PyPI".to_owned())
+            }
+        }?;
         let version = guest::version_of(&path, if self == Self::Caddy { "version" } else { "-v" })?;
-        Ok(Installed { program: self, path, version })
+        Ok(Installed::new(self, self.name(), path, version))
     }
 
-    fn path(self) -> Option<PathBuf> {
+    /// The program, if it was installed from PyPI.
+    fn in_venv(self) -> Option<PathBuf> {
         let venv = venv();
         match self {
-            Self::Nginx | Self::Haproxy => guest::on_path(self.name()),
+            Self::Nginx | Self::Haproxy => None,
             Self::Caddy => Some(venv.join("bin/caddy")).filter(|file| file.is_file()),
             Self::NginxWheel => {
                 let inside =
@@ -78,7 +71,7 @@ fn venv() -> PathBuf {
 /// Installs the programs of PyPI, unless they are. `Err` says why some are missing.
 pub(super) fn install() -> Result<(), String> {
     let venv = venv();
-    if [Program::NginxWheel, Program::Caddy].iter().all(|program| program.path().is_some()) {
+    if [Program::NginxWheel, Program::Caddy].iter().all(|program| program.in_venv().is_some()) {
         return Ok(());
     }
     let requirements = checkout().ok_or("they are installed from a checkout, and this is none")?;
@@ -100,12 +93,7 @@ struct Site<'a> {
     changes: bool,
 }
 
-impl Installed {
-    /// Name and version.
-    pub(super) fn title(&self) -> String {
-        format!("{} {}", self.program.name(), self.version)
-    }
-
+impl Installed<Program> {
     /// The most changes in a row. A new process of nginx starts no other one while the old one has connections.
     pub(super) const fn most(&self, change: Change) -> u32 {
         match (self.program, change) {
@@ -177,7 +165,7 @@ fn caddy_arguments(file: &Path) -> [&OsStr; 4] {
 /// Starts a proxy on the server's CPU, and waits until it accepts connections. Returns the file of its configuration too.
 pub(super) fn start(
     lab: &Lab<'_>,
-    installed: &Installed,
+    installed: &Installed<Program>,
     certificates: &Certificates,
     backend: SocketAddr,
     changes: bool,
@@ -268,7 +256,7 @@ mod tests {
         let mut site = Site { listen, backend, folder: &folder, file, chain, key, changes: false };
         for (program, changes) in Program::ALL.into_iter().zip([false, true].into_iter().cycle()) {
             site.changes = changes;
-            let installed = Installed { program, path: "/bin/true".into(), version: "1".to_owned() };
+            let installed = Installed::new(program, program.name(), "/bin/true".into(), "1".to_owned());
             let (_, text) = installed.command(&site).unwrap();
             assert!(text.contains("4001") && text.contains("127.0.0.1:4002"), "{text}");
             let takes_orders = text.contains("master_process on") || text.contains("admin unix/");

@@ -2,9 +2,11 @@
 
 use super::super::check::{self, Check};
 use super::super::echo_case::Shape;
+use super::super::guest::Installed;
+use super::super::running::BODY;
 use super::super::{ENGINES, Kind, Outcome, Subject as _};
-use super::case::{BODY, CONNECTIONS, EdgeRow, RATE, RETURNS, Who, Work, everyone};
-use super::program::{Installed, Program};
+use super::case::{CONNECTIONS, EdgeRow, RATE, RETURNS, Who, Work, everyone};
+use super::program::Program;
 use super::turn::Change;
 use crate::rounds::Runs as _;
 use crate::stats::Ratio;
@@ -30,7 +32,7 @@ const MESSAGES: f64 = 1.2;
 /// The proxies that are judged by.
 const JUDGES: [Program; 3] = [Program::Nginx, Program::NginxWheel, Program::Haproxy];
 
-pub(super) fn report(outcome: &mut Outcome, rows: &[EdgeRow], installed: &[Installed]) {
+pub(super) fn report(outcome: &mut Outcome, rows: &[EdgeRow], installed: &[Installed<Program>]) {
     for row in rows {
         outcome.add_row(row);
         outcome.add(&row.subject.case().setup(None), Metric::RssPerConnection, &row.subject.unused);

@@ -1,15 +1,14 @@
 //! The server behind the proxies, and proxies that run in front of it.
 
-use super::super::running::Running;
+use super::super::guest::Installed;
+use super::super::running::Live;
 use super::super::{Certificates, Kind, Lab, Process};
 use super::case::Who;
-use super::program::{self, Installed, Program};
-use crate::load;
+use super::program::{self, Program};
 use crate::{DriverKind, Error};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use tautline::Target;
 
 /// The longest message that our proxy passes.
 const LONGEST: &str = "1MiB";
@@ -19,13 +18,7 @@ pub(super) struct Site {
     pub(super) certificates: Certificates,
     /// The server behind the proxies.
     pub(super) backend: Process,
-    pub(super) installed: Vec<Installed>,
-}
-
-/// A server that runs.
-pub(super) enum Live {
-    Ours(Process),
-    Other(Running),
+    pub(super) installed: Vec<Installed<Program>>,
 }
 
 impl Site {
@@ -46,7 +39,7 @@ impl Site {
         }
     }
 
-    pub(super) fn installed(&self, program: Program) -> Result<&Installed, String> {
+    pub(super) fn installed(&self, program: Program) -> Result<&Installed<Program>, String> {
         let installed = self.installed.iter().find(|installed| installed.program == program);
         installed.ok_or_else(|| format!("{} is missing", program.name()))
     }
@@ -62,34 +55,6 @@ pub(super) fn start_other(
     let installed = site.installed(program).map_err(Error::Failed)?;
     let (running, file) = program::start(lab, installed, &site.certificates, site.backend.address, changes)?;
     Ok((Live::Other(running), file))
-}
-
-impl Live {
-    /// The process that was started first.
-    pub(super) fn pid(&self) -> u32 {
-        match self {
-            Self::Ours(process) => process.pid(),
-            Self::Other(running) => running.pid(),
-        }
-    }
-
-    pub(super) fn server(&self) -> Result<load::Server, Error> {
-        match self {
-            Self::Ours(process) => process.server(),
-            Self::Other(running) => running.server(),
-        }
-    }
-
-    /// The server for requests of HTTP.
-    pub(super) fn http(&self) -> Result<load::Server, Error> {
-        let mut server = self.server()?;
-        let address = server.target.address.take();
-        let mut target = Target::raw(&format!("https://127.0.0.1:{}/", server.target.port()))
-            .map_err(|error| Error::Failed(error.to_string()))?;
-        target.address = address;
-        server.target = target;
-        Ok(server)
-    }
 }
 
 /// A configuration of our proxy: all to the server, with further keys of that route, and a route that differs by `number`.

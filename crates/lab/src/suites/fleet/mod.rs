@@ -4,13 +4,13 @@ mod case;
 mod program;
 mod report;
 
-use super::guest::Guest;
+use super::guest::{Guest, Installed};
 use super::{Certificates, Effort, Kind, Lab, Metrics, Outcome, Process, row};
 use crate::load::{self, Audience, Dialect, Fleet, FleetPlan};
 use crate::rounds::{Plan, Samples};
 use crate::{Error, Measured, Metric};
 use case::{Broker, FleetCase, RATE, ROOM, Who, rows};
-use program::{Installed, Program};
+use program::Program;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct Site {
     certificates: Certificates,
     folder: PathBuf,
     brokers: Vec<(Broker, Guest)>,
-    centrifugo: Option<Installed>,
+    centrifugo: Option<Installed<Program>>,
     /// The number of fleets so far, for the names of topics.
     fleets: usize,
 }

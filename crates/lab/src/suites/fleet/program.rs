@@ -1,7 +1,7 @@
 //! Programs of other projects: the brokers, and Centrifugo.
 
 use super::super::Lab;
-use super::super::guest::{self, Guest};
+use super::super::guest::{self, Guest, Installed};
 use super::super::peer::target;
 use super::case::Broker;
 use crate::Error;
@@ -9,7 +9,7 @@ use crate::load;
 use serde_json::json;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tautline_measure::named;
 
@@ -23,21 +23,13 @@ named! {
     }
 }
 
-/// A program that is installed.
-#[derive(Clone, Debug)]
-pub(super) struct Installed {
-    pub(super) program: Program,
-    path: PathBuf,
-    version: String,
-}
-
 impl Program {
     /// The installed program. It is built with Go if it is not, which takes minutes. `Err` says why there is none.
-    pub(super) fn find(self) -> Result<Installed, String> {
+    pub(super) fn find(self) -> Result<Installed<Self>, String> {
         let Some((module, version)) = self.module() else {
-            let path = guest::on_path(self.name());
-            let path = path.ok_or_else(|| format!("install the package {} of the distribution", self.name()))?;
-            return Ok(Installed { program: self, version: guest::version_of(&path, "--version")?, path });
+            let path = guest::packaged(self.name())?;
+            let version = guest::version_of(&path, "--version")?;
+            return Ok(Installed::new(self, self.name(), path, version));
         };
         let folder = target().join(format!("fleet/{}-{version}", self.name()));
         let path = folder.join(self.name());
@@ -45,7 +37,7 @@ impl Program {
             install(&format!("{module}@v{version}"), &folder)
                 .map_err(|why| format!("{module} {version} was not built: {why}"))?;
         }
-        Ok(Installed { program: self, path, version: version.to_owned() })
+        Ok(Installed::new(self, self.name(), path, version.to_owned()))
     }
 
     /// The Go module, and its version.
@@ -101,12 +93,7 @@ fn centrifugo(listen: SocketAddr, broker: Broker, broker_at: Option<SocketAddr>)
     config.to_string()
 }
 
-impl Installed {
-    /// Name and version.
-    pub(super) fn title(&self) -> String {
-        format!("{} {}", self.program.name(), self.version)
-    }
-
+impl Installed<Program> {
     /// Starts a broker on the CPU of the load.
     pub(super) fn start_broker(&self, lab: &Lab<'_>, folder: &Path) -> Result<Guest, Error> {
         let failed = |why: String| Error::Failed(format!("cannot start {}: {why}", self.title()));

@@ -2,7 +2,7 @@ use super::super::handshake_case::published;
 use super::super::signature::Signer;
 use super::super::{ENGINES, Effort, Execution, Key, Kind, Lab, Metrics, Row, Servers, Subject};
 use crate::load::{Echo, Handshakes, Storm};
-use crate::{Case, Content, DriverKind, Error, Metric, Span};
+use crate::{Case, DriverKind, Error, Metric, Span};
 use tautline::{Capabilities, KeyExchange, TlsEngine};
 
 /// Connections being opened at a time.
@@ -99,16 +99,7 @@ fn storm(lab: &Lab<'_>, servers: &Servers, kind: Kind, newcomers: usize) -> Resu
     // A smoke run must also pass in slow builds on busy machines.
     let (duration, rate) = if lab.effort == Effort::Smoke { (duration, RATE / 20.0) } else { (4 * duration, RATE) };
     let span = Span { warmup: 2 * warmup, duration };
-    let server = servers.of(kind)?.server()?;
-    let echo = Echo {
-        server,
-        connections: ESTABLISHED,
-        size: 64,
-        content: Content::Bytes,
-        pipeline: 1,
-        rate: Some(rate),
-        span,
-    };
+    let echo = Echo::small(servers.of(kind)?.server()?, ESTABLISHED, Some(rate), span);
     let storm = Storm { echo, newcomers, returning: None }.run()?;
     let latencies = &storm.messages.latencies;
     Ok(vec![

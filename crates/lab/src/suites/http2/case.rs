@@ -2,16 +2,17 @@
 
 use super::super::echo_case::Shape;
 use super::super::peer::Peer;
-use super::super::{ENGINES, Key, Kind, Row, Subject};
+use super::super::running::BODY;
+use super::super::server::unique;
+use super::super::{ENGINES, Extra, Key, Kind, Row, Subject};
 use super::program::Program;
 use crate::{Case, DriverKind, Metric, Protocol};
 
 /// WebSockets on a connection that several share.
 pub(super) const SHARED: usize = 10;
 
-/// Requests in flight on one connection, and bytes of each response.
+/// Requests in flight on one connection.
 pub(super) const IN_FLIGHT: usize = 32;
-pub(super) const BODY: usize = 1024;
 
 /// The protocol that carries WebSockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(super) enum Who {
 }
 
 impl Who {
-    pub(super) const AXUM: Self = Self::Ours(Kind::Http2Peer(Peer::Axum));
+    pub(super) const AXUM: Self = Self::Ours(Kind::PeerWith(Extra::Http2, Peer::Axum));
 
     /// Our server: without HTTP/2 for clients over HTTP/1.1.
     pub(super) fn ours(over: Over, driver: DriverKind) -> Self {
@@ -134,11 +135,5 @@ pub(super) type Http2Row = Row<Http2Case>;
 
 /// Every server once, in the order of their rows.
 pub(super) fn everyone(rows: &[Http2Row]) -> Vec<Who> {
-    let mut everyone: Vec<Who> = Vec::new();
-    for row in rows {
-        if !everyone.contains(&row.subject.who) {
-            everyone.push(row.subject.who);
-        }
-    }
-    everyone
+    unique(rows.iter().map(|row| row.subject.who))
 }

@@ -7,50 +7,22 @@ mod program;
 mod report;
 
 use super::echo_case::Shape;
-use super::running::Running;
+use super::guest::{Installed, find_all};
+use super::running::{self, BODY, Live, PATH};
 use super::{Certificates, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, row};
 use crate::load::{self, Echo, Get};
 use crate::rounds::Plan;
 use crate::{Content, DriverKind, Error, Metric};
-use case::{BODY, Http2Case, Http2Row, IN_FLIGHT, Over, SHARED, Who, Work, everyone};
-use program::{Installed, Program};
-use std::fs;
+use case::{Http2Case, Http2Row, IN_FLIGHT, Over, SHARED, Who, Work, everyone};
+use program::Program;
 use std::time::Duration;
-use tautline::Target;
 
 /// Time for the rounds beyond the least number of them.
 const BUDGET: Duration = Duration::from_secs(240);
 
-/// The path of the requests.
-const PATH: &str = "/kib.txt";
-
-/// A server that runs.
-enum Live {
-    Ours(Process),
-    Other(Running),
-}
-
-impl Live {
-    /// The server for clients over `over`.
-    fn server(&self, over: Over) -> Result<load::Server, Error> {
-        let mut server = match self {
-            Self::Ours(process) => process.server(),
-            Self::Other(running) => running.server(),
-        }?;
-        server.http2 = over.streams();
-        Ok(server)
-    }
-
-    /// The server for requests of HTTP/2.
-    fn http(&self) -> Result<load::Server, Error> {
-        let mut server = self.server(Over::Http2(IN_FLIGHT))?;
-        let address = server.target.address.take();
-        let target = Target::raw(&format!("https://127.0.0.1:{}/", server.target.port()));
-        let mut target = target.map_err(|error| Error::Failed(error.to_string()))?;
-        target.address = address;
-        server.target = target;
-        Ok(server)
-    }
+/// A server for clients over `over`.
+fn over(server: Result<load::Server, Error>, over: Over) -> Result<load::Server, Error> {
+    Ok(load::Server { http2: over.streams(), ..server? })
 }
 
 /// The parts that all servers of the suite share.
@@ -60,7 +32,7 @@ struct Site {
     backend: Process,
     /// The folder with the page.
     files: String,
-    installed: Vec<Installed>,
+    installed: Vec<Installed<Program>>,
 }
 
 impl Site {
@@ -85,12 +57,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         let why = "this program was built without HTTP/2; build it with `--features http2`";
         return Err(Error::Usage(why.to_owned()));
     }
-    let installed = find(lab, outcome);
+    let installed = find_all(lab, Program::ALL, |program| (program.name(), program.find()), outcome);
     let certificates = Certificates::new(&[Key::P256])?;
-    let body: Vec<u8> = (b'a'..=b'z').cycle().take(BODY).collect();
-    let files = certificates.folder().join("files");
-    let written = fs::create_dir(&files).and_then(|()| fs::write(files.join(&PATH[1..]), &body));
-    written.map_err(|error| Error::Failed(format!("{}: {error}", files.display())))?;
+    let files = running::files(&certificates)?;
     let backend = Process::start_with(lab, Kind::Ws(lab.drivers[0]), &certificates, None, &[])?;
     backend.run_on(lab.placement.load)?;
     let mut rows = rows(lab, &installed);
@@ -111,29 +80,14 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         }
         let live = all.iter().find(|(who, _)| *who == case.who).map(|(_, live)| live);
         let live = live.ok_or_else(|| Error::Failed("it does not run".to_owned()))?;
-        measure(lab, live, case, &body)
+        measure(lab, live, case)
     })?;
     report::report(outcome, &rows, &site.installed);
     Ok(())
 }
 
-/// The programs of others. A smoke run has none.
-fn find(lab: &Lab<'_>, outcome: &mut Outcome) -> Vec<Installed> {
-    if lab.effort == Effort::Smoke {
-        return Vec::new();
-    }
-    let mut installed = Vec::new();
-    for program in Program::ALL {
-        match program.find() {
-            Ok(found) => installed.push(found),
-            Err(why) => outcome.warnings.push(format!("{} is missing: {why}", program.name())),
-        }
-    }
-    installed
-}
-
 /// Each work with each server, so that those that are compared are measured one after the other.
-fn rows(lab: &Lab<'_>, installed: &[Installed]) -> Vec<Http2Row> {
+fn rows(lab: &Lab<'_>, installed: &[Installed<Program>]) -> Vec<Http2Row> {
     let drivers: &[DriverKind] = &lab.drivers;
     let axum = lab.peers.is_some().then_some(Who::AXUM);
     let is_there = |program: Program| installed.iter().any(|one| one.program == program).then_some(Who::Other(program));
@@ -164,16 +118,17 @@ fn rows(lab: &Lab<'_>, installed: &[Installed]) -> Vec<Http2Row> {
     rows
 }
 
-fn measure(lab: &Lab<'_>, live: &Live, case: &Http2Case, body: &[u8]) -> Result<Metrics, Error> {
+fn measure(lab: &Lab<'_>, live: &Live, case: &Http2Case) -> Result<Metrics, Error> {
     let span = lab.span();
     match case.work {
-        Work::Echo(Shape { size, connections, pipeline }, over) => {
-            let server = live.server(over)?;
+        Work::Echo(Shape { size, connections, pipeline }, by) => {
+            let server = over(live.server(), by)?;
             let echo = Echo { server, connections, size, content: Content::Bytes, pipeline, rate: None, span };
             Ok(echo.run(&mut |_| {})?.message_metrics(size))
         }
         Work::Get => {
-            let get = Get { server: live.http()?, connections: IN_FLIGHT, path: PATH, body: body.to_vec(), span };
+            let server = over(live.http(), Over::Http2(IN_FLIGHT))?;
+            let get = Get { server, connections: IN_FLIGHT, path: PATH, body: running::body(), span };
             Ok(get.run()?.answer_metrics(BODY))
         }
         Work::Idle(..) => Err(Error::Failed("idle connections need a new process".to_owned())),
@@ -181,9 +136,9 @@ fn measure(lab: &Lab<'_>, live: &Live, case: &Http2Case, body: &[u8]) -> Result<
 }
 
 /// Measures memory with a new process, because an old one has memory to reuse.
-fn idle(lab: &Lab<'_>, site: &Site, who: Who, (connections, over): (usize, Over)) -> Result<Metrics, Error> {
+fn idle(lab: &Lab<'_>, site: &Site, who: Who, (connections, by): (usize, Over)) -> Result<Metrics, Error> {
     let live = site.start(lab, who)?;
-    let load = load::Idle { server: live.server(over)?, connections, duration: Duration::ZERO, echo: true };
+    let load = load::Idle { server: over(live.server(), by)?, connections, duration: Duration::ZERO, echo: true };
     let memory = load.run(&mut |_| {})?;
     Ok(memory.rss_per_used_connection().map(|bytes| (Metric::RssPerConnection, bytes)).into_iter().collect())
 }

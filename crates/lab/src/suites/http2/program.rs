@@ -1,6 +1,6 @@
 //! Servers of other projects over HTTP/2: their configurations.
 
-use super::super::guest;
+use super::super::guest::{self, Installed};
 use super::super::running::Running;
 use super::super::{Certificates, Key, Lab};
 use crate::Error;
@@ -27,21 +27,12 @@ named! {
     }
 }
 
-/// A program that is installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Installed {
-    pub(super) program: Program,
-    path: PathBuf,
-    version: String,
-}
-
 impl Program {
     /// The installed program. `Err` says why there is none.
-    pub(super) fn find(self) -> Result<Installed, String> {
-        let path = guest::on_path(self.name());
-        let path = path.ok_or_else(|| format!("install the package {} of the distribution", self.name()))?;
+    pub(super) fn find(self) -> Result<Installed<Self>, String> {
+        let path = guest::packaged(self.name())?;
         let version = guest::version_of(&path, "-v")?;
-        Ok(Installed { program: self, path, version })
+        Ok(Installed::new(self, self.name(), path, version))
     }
 }
 
@@ -60,7 +51,7 @@ struct Place<'a> {
 /// Starts a program on the server's CPU, and waits until it accepts connections.
 pub(super) fn start(
     lab: &Lab<'_>,
-    installed: &Installed,
+    installed: &Installed<Program>,
     certificates: &Certificates,
     (backend, files): (SocketAddr, &str),
 ) -> Result<Running, Error> {
@@ -70,12 +61,7 @@ pub(super) fn start(
     })
 }
 
-impl Installed {
-    /// Name and version.
-    pub(super) fn title(&self) -> String {
-        format!("{} {}", self.program.name(), self.version)
-    }
-
+impl Installed<Program> {
     /// The command that runs it, and its configuration: name of the file, and content.
     fn command(&self, place: &Place<'_>) -> Result<(Command, PathBuf, String), Error> {
         let file = place.folder.join(format!("{}-{}.conf", self.program.name(), place.listen.port()));
@@ -172,7 +158,7 @@ mod tests {
         let (listen, backend) = ("127.0.0.1:4001".parse().unwrap(), "127.0.0.1:4002".parse().unwrap());
         let place = Place { listen, backend, files: "/the/files", folder: &folder, chain, key };
         for program in Program::ALL {
-            let installed = Installed { program, path: "/bin/true".into(), version: "1".to_owned() };
+            let installed = Installed::new(program, program.name(), "/bin/true".into(), "1".to_owned());
             let (command, file, text) = installed.command(&place).unwrap();
             let to = if program == Program::Haproxy { "127.0.0.1:4002" } else { "/the/files" };
             assert!(file.starts_with(&folder) && text.contains("4001") && text.contains(to), "{text}");

@@ -2,9 +2,12 @@
 
 use super::super::check::{self, Check};
 use super::super::echo_case::Shape;
+use super::super::guest::Installed;
+use super::super::running::BODY;
+use super::super::server::unique;
 use super::super::{Outcome, Subject as _};
-use super::case::{BODY, Http2Row, IN_FLIGHT, Over, SHARED, Who, Work, everyone};
-use super::program::{Installed, Program};
+use super::case::{Http2Row, IN_FLIGHT, Over, SHARED, Who, Work, everyone};
+use super::program::Program;
 use crate::rounds::Runs as _;
 use crate::table::{Table, bytes, optional};
 use crate::{Metric, Target};
@@ -21,7 +24,7 @@ const ECHOES: [(Shape, Over, f64); 3] = [(SMALL, ONE, 1.3), (SMALL, TEN, 0.6), (
 const CONNECTION: f64 = 4096.0;
 const STREAM: f64 = 2048.0;
 
-pub(super) fn report(outcome: &mut Outcome, rows: &[Http2Row], installed: &[Installed]) {
+pub(super) fn report(outcome: &mut Outcome, rows: &[Http2Row], installed: &[Installed<Program>]) {
     for row in rows {
         outcome.add_row(row);
         outcome.warnings.extend(row.failed.as_ref().map(|error| format!("not measured: {error}")));
@@ -45,12 +48,7 @@ pub(super) fn report(outcome: &mut Outcome, rows: &[Http2Row], installed: &[Inst
 
 fn table(rows: &[Http2Row]) -> Table {
     // HTTP/1.1 of ours is another process, and one line shows both.
-    let mut names: Vec<String> = Vec::new();
-    for name in everyone(rows).into_iter().map(Who::name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = unique(everyone(rows).into_iter().map(Who::name));
     let idle = idle_connections(rows);
     Table::of(names.into_iter().map(|name| {
         let row = |work: Work| rows.iter().find(|row| row.subject.work == work && row.subject.who.name() == name);

@@ -1,6 +1,6 @@
 //! Rows of the comparison beside echoes: handshakes, latency at a common rate, broadcasts, and memory.
 
-use super::super::{ENGINES, Effort, Key, Kind, Lab, Metrics, Row, Servers, Subject};
+use super::super::{ENGINES, Effort, Extra, Key, Kind, Lab, Metrics, Row, Servers, Subject};
 use crate::load::{Broadcast, Echo, Handshakes, Idle};
 use crate::{Case, Content, DriverKind, Error, Metric, Protocol, Span};
 use std::time::Duration;
@@ -139,7 +139,7 @@ pub(super) fn servers(drivers: &[DriverKind], peers: &[super::Peer]) -> Vec<Kind
 pub(super) const fn broadcaster(kind: Kind) -> Option<Kind> {
     match kind {
         Kind::Wss(engine, _, driver) => Some(Kind::Broadcast(engine, false, driver)),
-        Kind::Peer(peer, Protocol::Wss) if peer.can_broadcast() => Some(Kind::BroadcastPeer(peer)),
+        Kind::Peer(peer, Protocol::Wss) if peer.can_broadcast() => Some(Kind::PeerWith(Extra::Broadcast, peer)),
         _ => None,
     }
 }
