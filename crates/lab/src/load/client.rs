@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::probe::{Probe, Stages};
 use tautline::{
-    Cause, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target,
+    Cause, CloseCode, Closed, Config, Conn, ConnId, ConnectError, Delivery, DialId, Handler, Message, Opening,
+    Outgoing, Target,
 };
 use tautline_measure::turned::Turned;
 
@@ -264,6 +265,16 @@ impl Client {
         self.state.borrow().resumed
     }
 
+    /// Turns for this time, unless no connection is left.
+    pub(super) fn hold(&mut self, time: Duration, watch: Watch<'_>) -> Result<(), Error> {
+        let began = Instant::now();
+        while began.elapsed() < time && !self.is_deserted() {
+            watch(Progress::Running(began.elapsed().as_secs_f64() / time.as_secs_f64()));
+            self.turn(WAIT.min(time.saturating_sub(began.elapsed())))?;
+        }
+        Ok(())
+    }
+
     /// Bytes received so far on all connections, records and frames included.
     pub(super) fn received(&self) -> u64 {
         self.shard.counters().bytes_in
@@ -347,5 +358,13 @@ impl Handler for Held {
             }
             _ => _ = state.error.get_or_insert_with(|| not_connected(error)),
         }
+    }
+}
+
+/// Sends a message. Fails if the connection takes no more.
+pub(super) fn send(conn: &mut Conn<'_, ()>, message: Outgoing<'_>) -> Result<(), Error> {
+    match conn.send(message) {
+        Delivery::Dropped | Delivery::Closed => Err(Error::Failed("a connection takes no more messages".to_owned())),
+        _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-use super::client::{Client, WAIT, number};
+use super::client::{Client, WAIT, number, send};
 use super::progress::{Intervals, Progress, Watch};
 use super::server::PATIENCE;
 use super::template::Template;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::layers::engine::probe::{MessageTimes, Probe, Stages};
 use tautline::layers::io::{Arrival, Driver};
-use tautline::{Conn, ConnId, Delivery, DialId, Kind, Message, Outgoing};
+use tautline::{Conn, ConnId, DialId, Kind, Message, Outgoing};
 use tautline_measure::SplitMix;
 
 /// Interval of progress reports.
@@ -181,12 +181,7 @@ impl Exchange {
         }
         self.in_flight += 1;
         let message = self.payload.message(own, message);
-        match conn.send(if self.compress { message } else { message.uncompressed() }) {
-            Delivery::Dropped | Delivery::Closed => {
-                Err(Error::Failed("a connection takes no more messages".to_owned()))
-            }
-            _ => Ok(()),
-        }
+        send(conn, if self.compress { message } else { message.uncompressed() })
     }
 
     /// Checks a reply. In a closed loop the next message follows.

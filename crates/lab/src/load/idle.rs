@@ -1,7 +1,7 @@
 use super::client::{Client, OnMessage, WAIT};
 use super::errors::Errors;
 use super::make::config;
-use super::progress::{Progress, Watch};
+use super::progress::Watch;
 use super::server::{PATIENCE, Server};
 use crate::Error;
 use crate::cpu;
@@ -104,22 +104,22 @@ impl Idle {
             client.count_errors();
         }
         client.open(1, &mut |_| {})?;
-        hold(&mut client, SETTLE, &mut |_| {})?;
+        client.hold(SETTLE, &mut |_| {})?;
         let first = client.held();
         let before = self.resident()?;
         let began = Instant::now();
         client.open(self.connections + 1, watch)?;
         let opening = began.elapsed();
         client.check_any_open()?;
-        hold(&mut client, SETTLE, &mut |_| {})?;
+        client.hold(SETTLE, &mut |_| {})?;
         let (after, connections) = (self.resident()?, client.held().saturating_sub(first));
         let mut echoed = None;
         if self.echo {
             echo_on_each(&mut client, &echoes)?;
-            hold(&mut client, SETTLE, &mut |_| {})?;
+            client.hold(SETTLE, &mut |_| {})?;
             echoed = self.resident()?;
         }
-        hold(&mut client, self.duration, watch)?;
+        client.hold(self.duration, watch)?;
         let errors = client.take_errors();
         client.close()?;
         Ok((IdleMemory { connections, opening, resident: before.zip(after), echoed }, errors))
@@ -170,16 +170,6 @@ fn echo_on_each(client: &mut Client, due: &Cell<usize>) -> Result<(), Error> {
             }
             client.turn(WAIT)?;
         }
-    }
-    Ok(())
-}
-
-/// Holds the connections for `duration`.
-fn hold(client: &mut Client, duration: Duration, watch: Watch<'_>) -> Result<(), Error> {
-    let began = Instant::now();
-    while began.elapsed() < duration && !client.is_deserted() {
-        watch(Progress::Running(began.elapsed().as_secs_f64() / duration.as_secs_f64()));
-        client.turn(WAIT)?;
     }
     Ok(())
 }

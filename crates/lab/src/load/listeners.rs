@@ -1,13 +1,13 @@
-use super::client::{Client, OnMessage, WAIT};
+use super::client::{Client, OnMessage};
 use super::errors::Errors;
 use super::make::config;
-use super::progress::{Progress, Watch};
+use super::progress::Watch;
 use super::server::Server;
 use super::template::Template;
 use crate::{Error, Latencies, Measured, Meter, Span};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tautline::{Delivery, Outgoing};
 
 /// Longest message that a listener takes.
@@ -58,10 +58,10 @@ impl Listeners {
         client.ramp(self.connections, self.ramp, watch)?;
         client.check_any_open()?;
         self.subscribe(&mut client)?;
-        hold(&mut client, self.span.warmup, watch)?;
+        client.hold(self.span.warmup, watch)?;
         let meter = Meter::start(self.server.pid)?;
         let before = (messages.get(), payload.get());
-        hold(&mut client, self.span.duration, watch)?;
+        client.hold(self.span.duration, watch)?;
         let measured = meter.stop(messages.get() - before.0, Latencies::new())?;
         let errors = client.take_errors();
         client.close()?;
@@ -85,14 +85,4 @@ impl Listeners {
         client.flush();
         Ok(())
     }
-}
-
-/// Receives for this time.
-fn hold(client: &mut Client, time: Duration, watch: Watch<'_>) -> Result<(), Error> {
-    let began = Instant::now();
-    while began.elapsed() < time && !client.is_deserted() {
-        watch(Progress::Running(began.elapsed().as_secs_f64() / time.as_secs_f64()));
-        client.turn(WAIT.min(time.saturating_sub(began.elapsed())))?;
-    }
-    Ok(())
 }

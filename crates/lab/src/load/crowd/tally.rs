@@ -1,8 +1,9 @@
+use super::super::client::send;
 use crate::payload::Payload;
 use crate::{Error, Latencies};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use tautline::{Conn, ConnId, Delivery, Kind, Message, Outgoing};
+use tautline::{Conn, ConnId, Kind, Message, Outgoing};
 
 /// Payload bytes of a message that is echoed.
 const SIZE: usize = 64;
@@ -48,12 +49,12 @@ impl Tally {
         }
         self.in_flight += 1;
         self.flights.entry(conn.id()).or_default().push_back((number, due));
-        delivered(conn.send(Outgoing::binary(self.payload.stamp(number))))
+        send(conn, Outgoing::binary(self.payload.stamp(number)))
     }
 
     /// Has the server send a message to all.
     pub(super) fn publish(&self, conn: &mut Conn<'_, ()>) -> Result<(), Error> {
-        delivered(conn.send(Outgoing::text(&self.epoch.elapsed().as_nanos().to_string())))
+        send(conn, Outgoing::text(&self.epoch.elapsed().as_nanos().to_string()))
     }
 
     /// Checks a reply, or a message to all. Returns whether it was the latter.
@@ -91,12 +92,5 @@ impl Tally {
             return Err(Error::Failed(format!("{missing} replies are missing, and none came for {patience} s")));
         }
         Ok(())
-    }
-}
-
-fn delivered(delivery: Delivery) -> Result<(), Error> {
-    match delivery {
-        Delivery::Dropped | Delivery::Closed => Err(Error::Failed("a connection takes no more messages".to_owned())),
-        _ => Ok(()),
     }
 }

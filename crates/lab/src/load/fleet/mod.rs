@@ -3,7 +3,7 @@
 mod dialect;
 mod tally;
 
-use super::client::{Client, OnMessage, WAIT, number};
+use super::client::{Client, OnMessage, WAIT, number, send};
 use super::idle::check_descriptors;
 use super::make::config;
 use super::server::{PATIENCE, Server};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 pub(crate) use tally::Audience;
 use tally::Tally;
-use tautline::{Delivery, Outgoing};
+use tautline::Outgoing;
 
 /// Bytes of text in a message's data.
 pub(crate) const FLEET_TEXT: usize = 128;
@@ -195,7 +195,7 @@ impl Fleet {
         self.client.with(place, |conn| {
             tally.borrow_mut().add(number(conn), room);
             for text in hello.into_iter().chain([text.as_str()]) {
-                send(conn.send(Outgoing::text(text)))?;
+                send(conn, Outgoing::text(text))?;
             }
             Ok(())
         })
@@ -238,7 +238,7 @@ impl Fleet {
     }
 
     fn say(&mut self, place: usize, text: &str) -> Result<(), Error> {
-        self.client.with(place, |conn| send(conn.send(Outgoing::text(text))))
+        self.client.with(place, |conn| send(conn, Outgoing::text(text)))
     }
 
     fn hold(&mut self, time: Duration) -> Result<(), Error> {
@@ -269,12 +269,5 @@ impl Fleet {
 
     fn resident(&self) -> Result<u64, Error> {
         self.pids.iter().map(|&pid| cpu::resident_memory(pid)).sum()
-    }
-}
-
-fn send(delivery: Delivery) -> Result<(), Error> {
-    match delivery {
-        Delivery::Dropped | Delivery::Closed => Err(Error::Failed("a connection takes no more messages".to_owned())),
-        _ => Ok(()),
     }
 }
