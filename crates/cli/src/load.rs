@@ -13,7 +13,7 @@ use std::time::Duration;
 use tautline_lab::load::Template;
 use tautline_lab::load::crowd::{self, Crowd};
 use tautline_lab::load::{
-    Broadcast, Echo, Errors, Handshakes, Idle, IdleMemory, Listeners, Progress as Stage, Server, Traffic,
+    Broadcast, Echo, Errors, Handshakes, Idle, IdleMemory, Listeners, Progress as Stage, Server, Traffic, Watch,
 };
 use tautline_lab::table::{bytes, number};
 use tautline_lab::{Case, Content, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
@@ -142,16 +142,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), setup, ..Case::default() };
     let has_messages = !(arguments.idle || arguments.handshakes);
     let live = LoadDashboard::start(&arguments.dashboard, &server, has_messages.then_some(arguments.size))?;
+    let load = Load { arguments, url: server.target.uri.clone(), case, live };
     let report = if arguments.idle {
-        idle(arguments, server, &case, &live)?
+        load.idle(server)?
     } else if arguments.handshakes {
-        handshakes(arguments, &server, &case, &live)?
+        load.handshakes(&server)?
     } else if arguments.broadcast {
-        broadcast(arguments, server, &case, &live)?
+        load.broadcast(server)?
     } else if shape.subscriptions.is_empty() {
-        traffic(arguments, shape, server, &case, &live)?
+        load.traffic(shape, server)?
     } else {
-        listeners(arguments, shape, server, &case, &live)?
+        load.listeners(shape, server)?
     };
     report.print(arguments.json)?;
     report.verdict.map_or(Ok(()), Err)
@@ -163,6 +164,14 @@ fn on_carriers(arguments: &Arguments) -> String {
         return String::new();
     }
     format!(" as streams of {} over HTTP/2", arguments.connections.div_ceil(arguments.streams))
+}
+
+/// A run of a load.
+struct Load<'a> {
+    arguments: &'a Arguments,
+    url: String,
+    case: Case,
+    live: LoadDashboard,
 }
 
 /// The output: text for people, lines for programs.
@@ -180,6 +189,14 @@ impl Report {
         self.lines.extend(metrics.iter().filter_map(|&(metric, value)| Line::new("load", case, metric, &[value])));
     }
 
+    fn add_errors(&mut self, case: &Case, errors: &Errors) {
+        for (kind, count, first) in errors.kinds() {
+            self.text += &format!("  errors      {count} {kind}: {}\n", one_line(first));
+            let case = Case { setup: Some(kind.to_owned()), ..case.clone() };
+            self.add(&case, &[(Metric::Errors, count as f64)]);
+        }
+    }
+
     /// Adds the percentiles of the latency that were asked for.
     fn add_percentiles(&mut self, arguments: &Arguments, case: &Case, measured: &Measured) {
         let percentiles = &arguments.shape.percentiles;
@@ -187,14 +204,6 @@ impl Report {
             let setup = and(case.setup.as_deref(), Some(format!("p{percentile}")));
             let case = Case { setup, ..case.clone() };
             self.add(&case, &[(Metric::Latency, measured.latencies.quantile_us(percentile / 100.0))]);
-        }
-    }
-
-    fn add_errors(&mut self, case: &Case, errors: &Errors) {
-        for (kind, count, first) in errors.kinds() {
-            self.text += &format!("  errors      {count} {kind}: {}\n", one_line(first));
-            let case = Case { setup: Some(kind.to_owned()), ..case.clone() };
-            self.add(&case, &[(Metric::Errors, count as f64)]);
         }
     }
 
@@ -220,6 +229,22 @@ impl Report {
             None
         };
         self.verdict = self.verdict.take().or_else(|| verdict.map(Failure::failed));
+    }
+
+    /// Adds the time in which connections that are held were opened, and the server's memory for each.
+    fn add_memory(&mut self, case: &Case, memory: &IdleMemory) {
+        let (seconds, each) = (memory.opening.as_secs_f64(), memory.rss_per_connection());
+        let rate = memory.connections as f64 / seconds;
+        self.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
+        self.add(case, &[(Metric::Opened, rate)]);
+        self.text += &format!("  opened in   {seconds:.1} s, {} /s\n", number(rate));
+        match (memory.resident, each) {
+            (Some((before, after)), Some(each)) => {
+                self.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
+                self.text += &format!("  that is     {} B per connection\n", number(each));
+            }
+            _ => self.text += "  server RSS  not measured: pass --server-pid\n",
+        }
     }
 
     /// Adds the errors of connections that were held, which have neither messages nor latencies.
@@ -252,59 +277,182 @@ impl Report {
     }
 }
 
-fn watch(progress: &Progress, live: &LoadDashboard) -> impl FnMut(Stage) {
-    move |stage| {
-        live.show(stage);
-        match stage {
-            Stage::Connecting(open, count) => progress.show(0.0, &format!("connecting: {open} of {count}")),
-            Stage::Running(share) => progress.show(share, "running"),
-            Stage::Interval(_) => {}
-        }
+impl Load<'_> {
+    /// Runs a load while its progress is shown.
+    fn watched<T>(&self, run: impl FnOnce(Watch<'_>) -> T) -> T {
+        let progress = Progress::new();
+        run(&mut |stage| {
+            self.live.show(stage);
+            match stage {
+                Stage::Connecting(open, count) => progress.show(0.0, &format!("connecting: {open} of {count}")),
+                Stage::Running(share) => progress.show(share, "running"),
+                Stage::Interval(_) => {}
+            }
+        })
     }
-}
 
-fn traffic(
-    arguments: &Arguments,
-    shape: Shape,
-    server: Server,
-    case: &Case,
-    live: &LoadDashboard,
-) -> Result<Report, Failure> {
-    let Arguments { connections, pipeline, rate, warmup, duration, .. } = *arguments;
-    let url = server.target.uri.clone();
-    let size = shape.template.as_ref().map_or(arguments.size, Template::typical_len);
-    let span = Span { warmup, duration };
-    let loops = match (rate, &*shape.stages) {
-        (_, stages @ [_, ..]) => format!("{} stages", stages.len()),
-        (Some(rate), []) => format!("{} msg/s scheduled", number(rate)),
-        (None, []) => format!("{pipeline} in flight on each"),
-    };
-    let is_scheduled = rate.is_some() || !shape.stages.is_empty();
-    let setup = if shape.stages.is_empty() { rate.map(|rate| format!("rate={rate}")) } else { Some(loops.clone()) };
-    let echo = Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span };
-    let Shape { ramp, stages, think, template, takes_any_reply, .. } = shape;
-    let progress = Progress::new();
-    let traffic = Traffic { echo, ramp, stages, think, template, takes_any_reply };
-    let (measured, errors) = traffic.run(&mut watch(&progress, live))?;
-    drop(progress);
-    let case = Case {
-        size: Some(size as u64),
-        pipeline: (!is_scheduled).then_some(pipeline as u64),
-        setup: and(case.setup.as_deref(), setup),
-        ..case.clone()
-    };
-    let mut report = Report::default();
-    report.add(&case, &measured.message_metrics(size));
-    report.add_percentiles(arguments, &case, &measured);
-    let over = on_carriers(arguments);
-    report.text = format!("{url}: {connections} connections{over}, {}, {loops}\n", bytes(size as u64));
-    let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
-    report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
-    let from = if is_scheduled { "from the scheduled time" } else { "from sending" };
-    report.text += &latency(&measured, arguments, from);
-    report.add_cpu(&measured, "msg");
-    report.judge(arguments, &case, &measured, &errors);
-    Ok(report)
+    fn traffic(&self, shape: Shape, server: Server) -> Result<Report, Failure> {
+        let Self { arguments, url, case, .. } = self;
+        let Arguments { connections, pipeline, rate, warmup, duration, .. } = **arguments;
+        let size = shape.template.as_ref().map_or(arguments.size, Template::typical_len);
+        let span = Span { warmup, duration };
+        let loops = match (rate, &*shape.stages) {
+            (_, stages @ [_, ..]) => format!("{} stages", stages.len()),
+            (Some(rate), []) => format!("{} msg/s scheduled", number(rate)),
+            (None, []) => format!("{pipeline} in flight on each"),
+        };
+        let is_scheduled = rate.is_some() || !shape.stages.is_empty();
+        let setup = if shape.stages.is_empty() { rate.map(|rate| format!("rate={rate}")) } else { Some(loops.clone()) };
+        let echo = Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span };
+        let Shape { ramp, stages, think, template, takes_any_reply, .. } = shape;
+        let traffic = Traffic { echo, ramp, stages, think, template, takes_any_reply };
+        let (measured, errors) = self.watched(|watch| traffic.run(watch))?;
+        let case = Case {
+            size: Some(size as u64),
+            pipeline: (!is_scheduled).then_some(pipeline as u64),
+            setup: and(case.setup.as_deref(), setup),
+            ..case.clone()
+        };
+        let mut report = Report::default();
+        report.add(&case, &measured.message_metrics(size));
+        report.add_percentiles(arguments, &case, &measured);
+        let over = on_carriers(arguments);
+        report.text = format!("{url}: {connections} connections{over}, {}, {loops}\n", bytes(size as u64));
+        let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
+        report.text +=
+            &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
+        let from = if is_scheduled { "from the scheduled time" } else { "from sending" };
+        report.text += &latency(&measured, arguments, from);
+        report.add_cpu(&measured, "msg");
+        report.judge(arguments, &case, &measured, &errors);
+        Ok(report)
+    }
+
+    /// Connections that subscribe, and then only receive.
+    fn listeners(&self, shape: Shape, server: Server) -> Result<Report, Failure> {
+        let Self { arguments, url, case, .. } = self;
+        let Arguments { connections, warmup, duration, .. } = **arguments;
+        let Shape { ramp, subscriptions, .. } = shape;
+        let count = subscriptions.len();
+        let listeners = Listeners { server, connections, ramp, subscriptions, span: Span { warmup, duration } };
+        let received = self.watched(|watch| listeners.run(watch))?;
+        let (measured, payload) = (received.measured, received.payload);
+        let setup = and(case.setup.as_deref(), Some(format!("subscriptions={count}")));
+        let case = Case { setup, ..case.clone() };
+        let mut report = Report::default();
+        let transfer = payload as f64 / measured.elapsed.as_secs_f64() / 1e6;
+        report.add(&case, &[(Metric::Throughput, measured.rate()), (Metric::Transfer, transfer)]);
+        report.text = format!("{url}: {connections} connections, {count} subscriptions on each\n");
+        report.text += &format!("  received    {} msg/s, {} MB/s\n", number(measured.rate()), number(transfer));
+        report.add_cpu(&measured, "msg");
+        report.judge(arguments, &case, &measured, &received.errors);
+        Ok(report)
+    }
+
+    fn broadcast(&self, server: Server) -> Result<Report, Failure> {
+        let Self { arguments, url, case, .. } = self;
+        let Arguments { connections: subscribers, size, pipeline, warmup, duration, .. } = **arguments;
+        let broadcast = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } };
+        let (measured, errors) = self.watched(|watch| broadcast.run_counting(watch))?;
+        let case = Case {
+            subscribers: Some(subscribers as u64),
+            connections: None,
+            size: Some(size as u64),
+            pipeline: Some(pipeline as u64),
+            ..case.clone()
+        };
+        let mut report = Report::default();
+        report.add(&case, &measured.message_metrics(size));
+        report.add_percentiles(arguments, &case, &measured);
+        report.text = format!("{url}: {subscribers} subscribers, {}, {pipeline} in flight\n", bytes(size as u64));
+        report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
+        report.text += &latency(&measured, arguments, "from publishing to each delivery");
+        report.add_cpu(&measured, "delivery");
+        report.judge(arguments, &case, &measured, &errors);
+        Ok(report)
+    }
+
+    fn handshakes(&self, server: &Server) -> Result<Report, Failure> {
+        let Self { arguments, url, case, .. } = self;
+        let Arguments { connections: at_once, warmup, duration, .. } = **arguments;
+        let mut report = Report { text: format!("{url}: {at_once} at a time\n"), ..Report::default() };
+        // Without TLS there is nothing to resume.
+        let kinds: &[bool] = if server.target.is_secure() { &[false, true] } else { &[false] };
+        for &resumed in kinds {
+            let span = Span { warmup, duration };
+            let handshakes =
+                Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, rate: None, span };
+            let (counts, errors) = match self.watched(|watch| handshakes.run_counting(watch)) {
+                // The figures of full handshakes stay, although no resumed one succeeded.
+                Err(error) if !report.lines.is_empty() => {
+                    report.verdict = report.verdict.or_else(|| Some(error.into()));
+                    break;
+                }
+                run => run?,
+            };
+            let measured = &counts.measured;
+            let name = match (server.target.is_secure(), resumed) {
+                (false, _) => "plain",
+                (true, false) => "full",
+                (true, true) => "resumed",
+            };
+            report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
+            report.text += &latency(measured, arguments, "from connecting until open");
+            report.add_cpu(measured, "handshake");
+            if resumed && counts.resumed < measured.count {
+                let (count, full) = (measured.count, measured.count - counts.resumed);
+                report.warnings.push(format!("{full} of {count} handshakes were full: the server did not resume them"));
+            }
+            let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
+            report.add(&case, &measured.handshake_metrics());
+            report.add_percentiles(arguments, &case, measured);
+            report.judge(arguments, &case, measured, &errors);
+        }
+        Ok(report)
+    }
+
+    fn idle(&self, server: Server) -> Result<Report, Failure> {
+        let Arguments { connections, duration, .. } = *self.arguments;
+        let per_thread = crowd::room()?;
+        if connections > per_thread || !self.arguments.source.is_empty() {
+            return self.idle_crowd(server, per_thread);
+        }
+        let idle = Idle { server, connections, duration, echo: false };
+        let (memory, errors) = self.watched(|watch| idle.run_counting(watch))?;
+        let held = memory.connections;
+        let mut report = Report::default();
+        report.text = format!("{}: {held} idle connections held for {:.1} s\n", self.url, duration.as_secs_f64());
+        report.add_memory(&self.case, &memory);
+        report.judge_idle(self.arguments, &self.case, held, &errors);
+        Ok(report)
+    }
+
+    /// Idle connections of several threads, each with a table of descriptors and a source address of its own.
+    fn idle_crowd(&self, server: Server, per_thread: usize) -> Result<Report, Failure> {
+        let Arguments { connections, duration, .. } = *self.arguments;
+        let pid = server.pid;
+        let resident = || pid.map(cpu::resident_memory).transpose();
+        let (sources, own) = (self.arguments.source.clone(), crate::sys::own_descriptors());
+        let mut crowd = Crowd { server, connections, per_thread, sources, own }.start()?;
+        let first = crowd.threads().min(connections - 1);
+        let (memory, errors, open) = self.watched(|watch| -> Result<_, Failure> {
+            crowd.open(first, watch)?;
+            let before = resident()?;
+            crowd.count_errors()?;
+            let opening = crowd.open(connections, watch)?;
+            crowd.hold(duration, watch)?;
+            let after = resident()?;
+            let (errors, open) = crowd.errors()?;
+            let connections = open.saturating_sub(first);
+            Ok((IdleMemory { connections, opening, resident: before.zip(after), echoed: None }, errors, open))
+        })?;
+        let (url, threads, seconds) = (&self.url, crowd.threads(), duration.as_secs_f64());
+        let mut report = Report::default();
+        report.text = format!("{url}: {open} idle connections of {threads} threads held for {seconds:.1} s\n");
+        report.add_memory(&self.case, &memory);
+        report.judge_idle(self.arguments, &self.case, open, &errors);
+        Ok(report)
+    }
 }
 
 /// The setup of a load: its way to the server, and its own part.
@@ -313,174 +461,6 @@ fn and(way: Option<&str>, own: Option<String>) -> Option<String> {
         (Some(way), Some(own)) => Some(format!("{way}, {own}")),
         (way, own) => own.or_else(|| way.map(str::to_owned)),
     }
-}
-
-/// Connections that subscribe, and then only receive.
-fn listeners(
-    arguments: &Arguments,
-    shape: Shape,
-    server: Server,
-    case: &Case,
-    live: &LoadDashboard,
-) -> Result<Report, Failure> {
-    let Arguments { connections, warmup, duration, .. } = *arguments;
-    let (url, subscriptions) = (server.target.uri.clone(), shape.subscriptions);
-    let count = subscriptions.len();
-    let progress = Progress::new();
-    let span = Span { warmup, duration };
-    let received = Listeners { server, connections, ramp: shape.ramp, subscriptions, span };
-    let received = received.run(&mut watch(&progress, live))?;
-    drop(progress);
-    let (measured, payload) = (received.measured, received.payload);
-    let setup = and(case.setup.as_deref(), Some(format!("subscriptions={count}")));
-    let case = Case { setup, ..case.clone() };
-    let mut report = Report::default();
-    let transfer = payload as f64 / measured.elapsed.as_secs_f64() / 1e6;
-    report.add(&case, &[(Metric::Throughput, measured.rate()), (Metric::Transfer, transfer)]);
-    report.text = format!("{url}: {connections} connections, {count} subscriptions on each\n");
-    report.text += &format!("  received    {} msg/s, {} MB/s\n", number(measured.rate()), number(transfer));
-    report.add_cpu(&measured, "msg");
-    report.judge(arguments, &case, &measured, &received.errors);
-    Ok(report)
-}
-
-fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
-    let Arguments { connections: subscribers, size, pipeline, warmup, duration, .. } = *arguments;
-    let url = server.target.uri.clone();
-    let progress = Progress::new();
-    let (measured, errors) = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } }
-        .run_counting(&mut watch(&progress, live))?;
-    drop(progress);
-    let case = Case {
-        subscribers: Some(subscribers as u64),
-        connections: None,
-        size: Some(size as u64),
-        pipeline: Some(pipeline as u64),
-        ..case.clone()
-    };
-    let mut report = Report::default();
-    report.add(&case, &measured.message_metrics(size));
-    report.add_percentiles(arguments, &case, &measured);
-    report.text = format!("{url}: {subscribers} subscribers, {}, {pipeline} in flight\n", bytes(size as u64));
-    report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
-    report.text += &latency(&measured, arguments, "from publishing to each delivery");
-    report.add_cpu(&measured, "delivery");
-    report.judge(arguments, &case, &measured, &errors);
-    Ok(report)
-}
-
-fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
-    let Arguments { connections: at_once, warmup, duration, .. } = *arguments;
-    let mut report = Report { text: format!("{}: {at_once} at a time\n", server.target.uri), ..Report::default() };
-    // Without TLS there is nothing to resume.
-    let kinds: &[bool] = if server.target.is_secure() { &[false, true] } else { &[false] };
-    for &resumed in kinds {
-        let progress = Progress::new();
-        let span = Span { warmup, duration };
-        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, rate: None, span };
-        let run = handshakes.run_counting(&mut watch(&progress, live));
-        drop(progress);
-        let (counts, errors) = match run {
-            // The figures of full handshakes stay, although no resumed one succeeded.
-            Err(error) if !report.lines.is_empty() => {
-                report.verdict = report.verdict.or_else(|| Some(error.into()));
-                break;
-            }
-            run => run?,
-        };
-        let measured = &counts.measured;
-        let name = match (server.target.is_secure(), resumed) {
-            (false, _) => "plain",
-            (true, false) => "full",
-            (true, true) => "resumed",
-        };
-        report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
-        report.text += &latency(measured, arguments, "from connecting until open");
-        report.add_cpu(measured, "handshake");
-        if resumed && counts.resumed < measured.count {
-            let (count, full) = (measured.count, measured.count - counts.resumed);
-            report.warnings.push(format!("{full} of {count} handshakes were full: the server did not resume them"));
-        }
-        let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
-        report.add(&case, &measured.handshake_metrics());
-        report.add_percentiles(arguments, &case, measured);
-        report.judge(arguments, &case, measured, &errors);
-    }
-    Ok(report)
-}
-
-fn idle(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
-    let per_thread = crowd::room()?;
-    if arguments.connections > per_thread || !arguments.source.is_empty() {
-        return idle_crowd(arguments, server, case, (per_thread, live));
-    }
-    let url = server.target.uri.clone();
-    let progress = Progress::new();
-    let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
-    let (memory, errors) = idle.run_counting(&mut watch(&progress, live))?;
-    drop(progress);
-    let IdleMemory { connections, opening, resident, .. } = memory;
-    let mut report = Report::default();
-    let each = memory.rss_per_connection();
-    report.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
-    report.text = format!("{url}: {connections} idle connections held for {:.1} s\n", idle.duration.as_secs_f64());
-    let rate = connections as f64 / opening.as_secs_f64();
-    report.add(case, &[(Metric::Opened, rate)]);
-    report.text += &format!("  opened in   {:.1} s, {} /s\n", opening.as_secs_f64(), number(rate));
-    match (resident, each) {
-        (Some((before, after)), Some(each)) => {
-            report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
-            report.text += &format!("  that is     {} B per connection\n", number(each));
-        }
-        _ => report.text += "  server RSS  not measured: pass --server-pid\n",
-    }
-    report.judge_idle(arguments, case, connections, &errors);
-    Ok(report)
-}
-
-/// Idle connections of several threads, each with a table of descriptors and a source address of its own.
-fn idle_crowd(
-    arguments: &Arguments,
-    server: Server,
-    case: &Case,
-    (per_thread, live): (usize, &LoadDashboard),
-) -> Result<Report, Failure> {
-    let Arguments { connections, duration, .. } = *arguments;
-    let (url, pid) = (server.target.uri.clone(), server.pid);
-    let resident = || -> Result<Option<u64>, Failure> { Ok(pid.map(cpu::resident_memory).transpose()?) };
-    let (sources, own) = (arguments.source.clone(), crate::sys::own_descriptors());
-    let progress = Progress::new();
-    let mut crowd = Crowd { server, connections, per_thread, sources, own }.start()?;
-    let first = crowd.threads().min(connections - 1);
-    crowd.open(first, &mut watch(&progress, live))?;
-    let before = resident()?;
-    crowd.count_errors()?;
-    let opening = crowd.open(connections, &mut watch(&progress, live))?;
-    crowd.hold(arguments.duration, &mut watch(&progress, live))?;
-    let after = resident()?;
-    let (errors, open) = crowd.errors()?;
-    drop(progress);
-    let mut report = Report::default();
-    let count = open.saturating_sub(first);
-    report.text = format!(
-        "{url}: {open} idle connections of {} threads held for {:.1} s\n",
-        crowd.threads(),
-        duration.as_secs_f64()
-    );
-    let rate = count as f64 / opening.as_secs_f64();
-    report.add(case, &[(Metric::Opened, rate)]);
-    let rate = number(rate);
-    report.text += &format!("  opened in   {:.1} s, {rate} /s\n", opening.as_secs_f64());
-    if let Some((before, after)) = before.zip(after).filter(|_| count > 0) {
-        let each = (after as f64 - before as f64) / count as f64;
-        report.add(case, &[(Metric::RssPerConnection, each)]);
-        report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
-        report.text += &format!("  that is     {} B per connection\n", number(each));
-    } else {
-        report.text += "  server RSS  not measured: pass --server-pid\n";
-    }
-    report.judge_idle(arguments, case, open, &errors);
-    Ok(report)
 }
 
 fn latency(measured: &Measured, arguments: &Arguments, what: &str) -> String {
