@@ -112,14 +112,13 @@ impl<S: Session> Connection<S> {
     pub fn client(
         session: S,
         target: Arc<Target>,
-        config: Arc<Config>,
+        mut config: Arc<Config>,
         context: &mut Context,
         now: Instant,
     ) -> Result<Self, ConnectError> {
         let options = target.options(config.limits.head);
-        let opening = handshake::Opening::new(&target.uri, context.keys.nonce(), &options);
-        let opening = opening.map_err(|error| ConnectError::Handshake(Arc::new(error)))?;
-        let mut config = config;
+        let opening = handshake::Opening::new(&target.uri, context.keys.nonce(), &options)
+            .map_err(|error| ConnectError::Handshake(Arc::new(error)))?;
         if target.silence.is_some() {
             Arc::make_mut(&mut config).deadlines.silence = target.silence;
         }
@@ -193,8 +192,7 @@ impl<S: Session> Connection<S> {
     pub fn filled(&mut self, n: usize, now: Instant) {
         self.input.wire.commit(n);
         if n > 0 {
-            self.clock.times.heard = self.clock.tick(now);
-            self.clock.times.ping_sent = false;
+            (self.clock.times.heard, self.clock.times.ping_sent) = (self.clock.tick(now), false);
         }
     }
 

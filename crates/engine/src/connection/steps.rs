@@ -176,8 +176,7 @@ impl<S: Session> Connection<S> {
         let request = self.take_request()?;
         // This answer is the last if too many bytes of earlier answers wait.
         let reply = framing_of(&request, self.output.len() <= self.config.limits.pause_receive_above);
-        let date = context.date();
-        if handshake::write_response(response, reply, Some(&date), self.output.out.raw(&mut context.pool)) {
+        if handshake::write_response(response, reply, Some(&context.date()), self.output.out.raw(&mut context.pool)) {
             let next = self.output.phase.await_next(self.clock.tick(now), &self.config.deadlines);
             self.clock.times.phase_end = next.map_or(Tick::MAX, |(end, _)| end);
         } else {
