@@ -12,23 +12,24 @@ mod records;
 mod sys;
 
 pub use pool::HandshakePool;
-pub(crate) use pool::{Done, Handshakes};
+use pool::{Done, Handshakes};
 pub use records::RecordPool;
 pub(crate) use records::Seals;
 
-use crate::handler::Handler;
+use crate::accept::admission::Admission;
+use crate::accept::pace::Pace;
 use crate::link::phase::Phase;
 use crate::link::state::{HandshakeCost, Link};
-use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
-use tautline_buf::{Buf, Pool};
+use std::num::NonZeroU64;
+use tautline_buf::Pool;
 use tautline_conn::closed::Cause;
 use tautline_conn::inbound::Step;
 use tautline_conn::verdict::Stop;
-use tautline_io::Driver;
+use tautline_io::Waker;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
 
@@ -47,10 +48,44 @@ impl<S, T> Link<S, T> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+/// A shard's part in the [pool](HandshakePool), if it has one.
+pub(crate) struct Offloading<S> {
+    handshakes: Option<Handshakes<S>>,
+    /// The end of the time during which tickets do not keep handshakes in the loop.
+    distrust_end: Tick,
+}
+
+impl<S: Session> Offloading<S> {
+    pub(crate) const fn new() -> Self {
+        Self { handshakes: None, distrust_end: 0 }
+    }
+
+    pub(crate) fn set_pool(&mut self, pool: HandshakePool<S>, waker: Waker) {
+        self.handshakes = Some(Handshakes::new(pool, waker));
+    }
+
+    /// The sessions that come back.
+    pub(crate) fn done(&self) -> Vec<Done<S>> {
+        self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default()
+    }
+
+    /// Takes a session out of the queue, if it waits there.
+    pub(crate) fn withdraw(&self, number: NonZeroU64, pool: &mut Pool) {
+        if let Some(handshakes) = &self.handshakes {
+            handshakes.withdraw(number, pool);
+        }
+    }
+
     /// Decides where the next step of this handshake is done, and gives an expensive one to the pool. Such a step waits until
     /// its message is whole, so that a ClientHello in pieces is offloaded once.
-    pub(crate) fn next_step(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<Step, Stop> {
+    pub(crate) fn next_step<E: Engine<Session = S>, T>(
+        &mut self,
+        link: &mut Link<S, T>,
+        wire: &[u8],
+        engine: &E,
+        admission: &mut Admission,
+        shared: &mut Shared,
+    ) -> Result<Step, Stop> {
         let all = Step::Here(wire.len());
         if self.handshakes.is_none() || link.info.dial.is_some() || link.cost == HandshakeCost::Answered {
             return Ok(all);
@@ -63,11 +98,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 return Ok(here);
             }
         } else {
-            let Some(Signing { time, may_resume, .. }) = self.engine.signing(wire) else { return Ok(here) };
-            if time < self.shared.config.offload.min_signature {
+            let Some(Signing { time, may_resume, .. }) = engine.signing(wire) else { return Ok(here) };
+            if time < shared.config.offload.min_signature {
                 return Ok(here);
             }
-            if may_resume && self.shared.now >= self.distrust_end {
+            if may_resume && shared.now >= self.distrust_end {
                 link.cost = HandshakeCost::Resumes;
                 return Ok(here);
             }
@@ -76,25 +111,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if !is_whole(wire) {
             return Ok(Step::Waits);
         }
-        Ok(if self.offload_handshake(link, wire)? { Step::Taken } else { all })
+        Ok(if self.give(link, wire, engine, admission, shared)? { Step::Taken } else { all })
     }
 
     /// Does the next step in the loop. Returns the bytes used, and whether the handshake is complete.
-    pub(crate) fn handshake_step(
+    pub(crate) fn handshake_step<T>(
         &mut self,
-        link: &mut Link<E::Session, H::State>,
+        link: &mut Link<S, T>,
         wire: &mut [u8],
+        pace: &mut Pace,
+        shared: &mut Shared,
     ) -> Result<(usize, Handshake), Stop> {
-        let out = link.wire.buf(&mut self.shared.pool);
+        let out = link.wire.buf(&mut shared.pool);
         let start = out.len();
         let result = link.session.handshake(wire, out);
         if link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
             let answer = Answer::read(&out.filled()[start..]);
-            self.openings.pace.answered(answer);
+            pace.answered(answer);
             // The client did not resume although it sent a ticket. A client with a forged ticket may never continue, so this
             // is noted at once: a burst of forged tickets costs the loop one signature.
             if link.cost == HandshakeCost::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
-                self.distrust_end = self.shared.now + DISTRUST;
+                self.distrust_end = shared.now + DISTRUST;
             }
             link.note_answer(answer);
         }
@@ -102,17 +139,24 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Gives a session and its input to the pool. False if the step must be done in the loop instead.
-    fn offload_handshake(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<bool, Stop> {
+    fn give<E: Engine<Session = S>, T>(
+        &mut self,
+        link: &mut Link<S, T>,
+        wire: &[u8],
+        engine: &E,
+        admission: &mut Admission,
+        shared: &mut Shared,
+    ) -> Result<bool, Stop> {
         let Some(handshakes) = &mut self.handshakes else { return Ok(false) };
-        let placeholder = handshakes.placeholder().map_or_else(|| self.engine.accept(), Ok)?;
-        let pool = &mut self.shared.pool;
+        let placeholder = handshakes.placeholder().map_or_else(|| engine.accept(), Ok)?;
+        let pool = &mut shared.pool;
         let (mut bytes, out) = (pool.take_for(wire.len()), pool.take_for(Pool::MIN_CAPACITY));
         bytes.put(wire);
         let session = std::mem::replace(&mut link.session, placeholder);
         match handshakes.begin(link.token, session, bytes, out) {
             Ok(number) => {
                 link.phase = Phase::Offloaded(Some(number));
-                self.admission.stop_waiting(link);
+                admission.stop_waiting(link);
                 Ok(true)
             }
             Err((session, bytes, out, why)) => {
@@ -124,20 +168,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 // A refused client gets a reset.
                 link.phase = Phase::Offloaded(None);
-                Err(self.shared.overloaded())
+                Err(shared.overloaded())
             }
         }
     }
 
-    /// Continues a connection with the session, the rest of the input, the output and the result of the pool.
-    pub(crate) fn continue_offloaded(
+    /// Takes a session back from the pool, with the rest of the input, the output and the result. Returns whether the handshake is
+    /// complete.
+    pub(crate) fn take_back<T>(
         &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        session: Option<E::Session>,
-        (mut wire, out): (Buf, Buf),
-        result: Option<Result<(usize, Handshake), tautline_tls::Error>>,
-    ) -> Result<(), Stop> {
+        link: &mut Link<S, T>,
+        done: Done<S>,
+        admission: &mut Admission,
+        pace: &mut Pace,
+        shared: &mut Shared,
+    ) -> Result<bool, Stop> {
+        let Done { session, mut wire, out, result, .. } = done;
         // A session that panicked is gone. The placeholder stays, and ends the connection.
         if let Some(session) = session {
             let placeholder = std::mem::replace(&mut link.session, session);
@@ -147,13 +193,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if result.is_some() {
             link.phase = Phase::Tls;
-            self.admission.wait_again(link, self.shared.now);
-            self.openings.pace.answered_elsewhere();
+            admission.wait_again(link, shared.now);
+            pace.answered_elsewhere();
         }
-        link.wire.buf(&mut self.shared.pool).put(out.filled());
+        link.wire.buf(&mut shared.pool).put(out.filled());
         link.note_answer(Answer::read(out.filled()));
         let continued = match result {
-            None => Err(self.shared.overloaded()),
+            None => Err(shared.overloaded()),
             Some(Err(error)) => Err(error.into()),
             Some(Ok((used, step))) => {
                 wire.take(used);
@@ -165,11 +211,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     std::mem::swap(&mut wire, &mut link.carry);
                     link.held = true;
                 }
-                if step == Handshake::Complete { self.secured(driver, link) } else { Ok(()) }
+                Ok(step == Handshake::Complete)
             }
         };
-        self.shared.pool.give(wire);
-        self.shared.pool.give(out);
+        shared.pool.give(wire);
+        shared.pool.give(out);
         continued
     }
 }

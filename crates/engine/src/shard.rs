@@ -3,13 +3,12 @@
 use crate::accept::admission::{Admission, SharedLimits};
 use crate::accept::openings::Openings;
 use crate::close::carrier_ends::CarrierEnds;
+use crate::close::draining::Draining;
 use crate::close::restart::Restart;
 use crate::config::Config;
 use crate::conn::Conn;
-use crate::context::ShardContext;
 use crate::counts::counters::{Counters, LiveCounters};
-use crate::dial::address_memory::AddressMemory;
-use crate::dial::dialing::SystemResolver;
+use crate::dial::dialing::Dialer;
 use crate::dial::target::Target;
 use crate::handler::Handler;
 use crate::http::access_table::AccessTable;
@@ -19,7 +18,8 @@ use crate::ids::{ConnId, DialId};
 use crate::link::phase::Phase;
 use crate::memory::account::Account;
 use crate::memory::batch_alloc::BatchAlloc;
-use crate::offload::{HandshakePool, Handshakes, RecordPool};
+use crate::moving::restored::Moving;
+use crate::offload::{HandshakePool, Offloading, RecordPool};
 use crate::peer_log::PeerLog;
 use crate::probe::{Probe, Sends, Stages};
 use crate::raw::joining::Joining;
@@ -32,14 +32,16 @@ use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
 use crate::turn::clock::Clock;
 use crate::turn::core::Core;
+use crate::turn::links::Links;
+use crate::turn::panics::Application;
 use crate::turn::reactor::Reactor;
 use crate::turn::shared::{Passing, Shared};
-use crate::turn::slot::Slot;
+use crate::turn::slow::SlowTurns;
 use crate::turn::stall::Stall;
-use crate::turn::timer::{Tick, Wheel};
+use crate::turn::timer::Wheel;
 use crate::turn::timers::Timers;
 use crate::turn::visit::Visit;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +130,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             remote,
             others: Vec::new(),
             bridge: None,
+            clock: Clock::default(),
             now: 0,
+            dates: DateCache::default(),
+            drain_end: None,
+            probe: None,
+            resting: VecDeque::new(),
             visit: Visit::default(),
             times: None,
             sends: None,
@@ -139,28 +146,18 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         };
         let log = shared.config.access_log.clone().map(|log| Box::new(AccessTable::new(log, &shared.counters)));
         let core = Core {
-            probe: None,
             kernel_tls: if engine.is_plain() { KernelTls::Off } else { driver.kernel_tls() },
             engine,
-            handler,
-            slots: Vec::new(),
+            application: Application::new(handler),
+            links: Links::new(),
             batch_alloc: BatchAlloc::new(),
             shared,
             wheel: Wheel::new(),
             admission,
             access: Accessing { table: log },
-            dials: HashMap::new(),
-            addresses: AddressMemory::default(),
-            dial_timers: BinaryHeap::new(),
-            drain_end: None,
-            handshakes: None,
-            distrust_end: 0,
-            next_ticket: 0,
-            is_ending: false,
-            clock: Clock::default(),
-            dates: DateCache::default(),
+            dialer: Dialer::default(),
+            offloading: Offloading::new(),
             openings: Openings::default(),
-            resting: VecDeque::new(),
             carrier_ends: CarrierEnds::default(),
         };
         let reactor = Reactor {
@@ -168,18 +165,14 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             due: Vec::new(),
             commands,
             commands_left: false,
-            resolver: SystemResolver::default(),
-            lookups: Arc::default(),
             draining: None,
             walk: Vec::new(),
             joined: Joined::default(),
             is_started: false,
             unserved: 0,
-            slow_turn: Tick::MAX,
-            slow_turn_news: 0,
+            slow_turns: SlowTurns::new(),
             stall: Stall::default(),
-            restored: Vec::new(),
-            move_began: None,
+            moving: Moving::new(),
         };
         Ok(Self { driver, reactor })
     }
@@ -193,7 +186,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             probe.without_tls();
         }
         self.reactor.core.shared.sends = probe.times_sends().then(Sends::new);
-        self.reactor.core.probe = Some(probe);
+        self.reactor.core.shared.probe = Some(probe);
     }
 
     /// Listens at `address`, and returns the actual address, with its port.
@@ -206,8 +199,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Begins to connect to `target`. [`Handler::on_open`] or [`Handler::on_connect_failed`] follows in a later turn.
     pub fn connect(&mut self, target: Arc<Target>) -> DialId {
-        self.reactor.core.refresh();
-        self.reactor.dial(&mut *self.driver, target)
+        self.reactor.core.shared.refresh();
+        let id = self.reactor.core.shared.remote.dials().begin();
+        self.reactor.begin_dial(&mut *self.driver, id, target);
+        id
     }
 
     /// A handle to this shard, for other threads.
@@ -236,7 +231,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
     pub fn set_handshake_pool(&mut self, pool: HandshakePool<E::Session>) {
-        self.reactor.core.handshakes = Some(Handshakes::new(pool, self.driver.waker()));
+        self.reactor.core.offloading.set_pool(pool, self.driver.waker());
     }
 
     /// Sets the pool that helps to seal large messages; see [`Records`](crate::Records).
@@ -246,19 +241,19 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// The shard's application.
     pub const fn handler(&mut self) -> &mut H {
-        &mut self.reactor.core.handler
+        &mut self.reactor.core.application.handler
     }
 
     /// The results of the probe so far, if there is one.
     #[must_use]
     pub fn stages(&self) -> Option<Box<Stages>> {
-        self.reactor.core.stages()
+        self.reactor.core.shared.stages()
     }
 
     /// The probe's results for one outgoing connection, if it has some.
     #[must_use]
     pub fn stages_of(&self, dial: DialId) -> Option<Box<Stages>> {
-        self.reactor.core.probe.as_ref().and_then(|probe| probe.stages_of(dial))
+        self.reactor.core.shared.probe.as_ref().and_then(|probe| probe.stages_of(dial))
     }
 
     /// The shard's counters.
@@ -271,22 +266,22 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Messages sent by `act` leave in the next [`turn`](Self::turn), or at [`flush`](Self::flush).
     pub fn with_conn<R>(&mut self, conn: ConnId, act: impl FnOnce(&mut H, &mut Conn<'_, H::State>) -> R) -> Option<R> {
-        let Reactor { core, .. } = &mut self.reactor;
-        let Some(Slot::Link(link)) = core.slots.get_mut(conn.token.index as usize) else { return None };
-        if link.token != conn.token || !matches!(link.phase, Phase::Open | Phase::Overrun | Phase::CloseQueued) {
+        let Core { links, shared, application, .. } = &mut self.reactor.core;
+        let link = links.get_mut(conn.token)?;
+        if !matches!(link.phase, Phase::Open | Phase::Overrun | Phase::CloseQueued) {
             return None;
         }
         // The connection stays in its slot, so the others cannot be lent.
-        let mut nobody: Vec<Slot<E::Session, H::State>> = Vec::new();
-        let handler = &mut core.handler;
-        let result = link.lend(Some(&mut *self.driver), &mut core.shared, &mut nobody, |conn| act(handler, conn));
-        core.shared.dirty.push(conn.token);
+        let mut nobody = Links::<E::Session, H::State>::new();
+        let handler = &mut application.handler;
+        let result = link.lend(Some(&mut *self.driver), shared, &mut nobody, |conn| act(handler, conn));
+        shared.dirty.push(conn.token);
         Some(result)
     }
 
     /// Sends messages that were sent or published outside a turn.
     pub fn flush(&mut self) {
-        self.reactor.deliver_all(&mut *self.driver);
+        self.reactor.deliver_most(&mut *self.driver, usize::MAX);
     }
 
     /// Waits at most `longest` for events, handles them, and sends the resulting output.
@@ -296,13 +291,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
         let _turn = InTurn::begin(&self.reactor.core.shared.remote);
         let woke = self.reactor.core.shared.now;
-        self.reactor.core.refresh();
-        self.reactor.watch_turn(woke);
+        self.reactor.core.shared.refresh();
+        self.reactor.slow_turns.watch(woke, &self.reactor.core.shared, &self.reactor.core.links);
         if !self.reactor.is_started {
             self.reactor.is_started = true;
-            self.reactor.core.guard(format_args!("the begin of the shard"), |core| {
-                core.handler.on_start(&mut ShardContext { shared: &mut core.shared });
-            });
+            let Core { application, shared, .. } = &mut self.reactor.core;
+            application.guard_shard(shared, format_args!("the begin of the shard"), H::on_start);
         }
         if self.reactor.draining.is_some() {
             self.reactor.go_on_draining(&mut *self.driver);
@@ -321,13 +315,25 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             self.reactor.expire_timers(&mut *self.driver);
         }
         self.reactor.deliver(&mut *self.driver);
-        self.reactor.go_on_opening(&mut *self.driver);
+        self.reactor.step_oldest(&mut *self.driver, Openings::go_on);
         self.reactor.go_on_resting(&mut *self.driver);
-        self.reactor.keep_limits(&mut *self.driver);
-        if self.reactor.core.shared.sends.is_some() {
-            self.reactor.core.report_sends();
+        if self.reactor.core.admission.has_reason(&self.reactor.core.shared) {
+            self.reactor.keep_limits(&mut *self.driver);
+        }
+        let Core { application, shared, .. } = &mut self.reactor.core;
+        if shared.sends.is_some() {
+            application.report_sends(shared);
         }
         Ok(())
+    }
+
+    /// Counts and logs turns that take [`Config::slow_turn`](crate::Config::slow_turn) or longer, from now on.
+    ///
+    /// A turn lasts until the next one begins, so the program must call [`turn`](Self::turn) again at once.
+    /// [`run`](Self::run) does both.
+    pub fn watch_turns(&mut self) {
+        self.reactor.core.shared.refresh();
+        self.reactor.slow_turns.begin(self.reactor.core.shared.config.slow_turn);
     }
 
     /// Runs turns until a [drain](ShardHandle::drain) has ended.
@@ -345,30 +351,32 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Whether there is no connection and no attempt to connect.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.reactor.core.dials.is_empty() && self.reactor.core.shared.counters.connections.get() == 0
+        self.reactor.core.dialer.dials.is_empty() && self.reactor.core.shared.counters.connections.get() == 0
     }
 
     /// Ends the shard at once, with a reset of its connections, and returns the application.
     pub fn into_handler(self) -> H {
-        self.reactor.core.handler
+        self.reactor.core.application.handler
     }
 
     /// Whether a drain has begun and no connection is left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.reactor.core.drain_end.is_some() && self.reactor.core.shared.counters.connections.get() == 0
+        self.reactor.core.shared.drain_end.is_some() && self.reactor.core.shared.counters.connections.get() == 0
     }
 
     /// Begins a drain like [`ShardHandle::drain`], from this thread.
     pub fn drain(&mut self, code: CloseCode, reason: &str, deadline: Duration) {
-        self.reactor.core.refresh();
-        self.reactor.drain(&mut *self.driver, code, reason, deadline);
+        self.reactor.core.shared.refresh();
+        self.reactor.begin_drain(&mut *self.driver, Draining::new(code, reason), deadline);
     }
 
     /// Begins a drain like [`ShardHandle::drain_for_restart`], from this thread.
     pub fn drain_for_restart(&mut self, restart: &Restart, deadline: Duration) {
-        self.reactor.core.refresh();
-        self.reactor.drain_for_restart(&mut *self.driver, restart, deadline);
+        self.reactor.core.shared.refresh();
+        let Core { openings, shared, .. } = &self.reactor.core;
+        let draining = Draining::for_restart(restart, deadline, shared, &openings.pace);
+        self.reactor.begin_drain(&mut *self.driver, draining, deadline);
     }
 }
 

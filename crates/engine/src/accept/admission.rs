@@ -111,6 +111,8 @@ pub(crate) struct Admission {
     pub(crate) look_at: Tick,
     /// Requests that wait for the application's answer.
     pub(crate) unanswered: usize,
+    /// The number of the next ticket for such a request.
+    pub(crate) next_ticket: u64,
     /// When each limit may be logged again.
     news: [Tick; 7],
     /// The places of connections behind the gate, if there is one.
@@ -133,6 +135,7 @@ impl Admission {
             paused: false,
             look_at: Tick::MAX,
             unanswered: 0,
+            next_ticket: 0,
             news: [0; 7],
             places: HashMap::new(),
         }
@@ -212,10 +215,11 @@ impl Admission {
         }
     }
 
-    /// The source of a connection is another one than `before`. If it waits, it does so there from now on.
-    pub(crate) fn change_source<S, T>(&mut self, before: &Address, link: &Link<S, T>, now: Tick) {
+    /// The client of a connection is known. If the connection waits, it does so as one of the client's from now on.
+    pub(crate) fn set_client<S, T>(&mut self, link: &mut Link<S, T>, client: Address, now: Tick) {
+        let before = std::mem::replace(&mut link.info.peer, client);
         for waiting in [&mut self.handshakes, &mut self.http] {
-            if waiting.remove(before, link.token) {
+            if waiting.remove(&before, link.token) {
                 waiting.insert(&link.info.peer, link.token, now);
             }
         }
@@ -252,7 +256,7 @@ impl Admission {
         if now < end { Err(Stays::Until(end)) } else { Ok((Kind::Handshake, first)) }
     }
 
-    /// A shard has no connection that gives way for its descriptor.
+    /// This shard has no connection that gives way for its descriptor.
     pub(crate) fn want_descriptors(&self) {
         self.totals.0.wants_descriptors.store(true, Ordering::Relaxed);
     }

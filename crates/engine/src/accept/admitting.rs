@@ -4,24 +4,113 @@
 //! gives way to a new one. Where the server has `max_connections`, one of them gives way too, after a moment. So accepting pauses
 //! for long only while all connections are WebSockets.
 
-use crate::accept::admission::{Kind, RETRY, Stays};
+use crate::accept::admission::{Admission, Kind, RETRY, Stays};
 use crate::accept::waiting::First;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
+use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use std::fmt;
 use tautline_conn::closed::Cause;
 use tautline_io::Driver;
 use tautline_tls::Engine;
 
-/// The kind of news about places; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
-const PLACES: usize = 6;
+/// A connection that gives way to newer ones.
+pub(crate) struct Evicted {
+    kind: Kind,
+    first: First,
+    limit: Bound,
+}
 
-/// The kind of news about descriptors; see [`Admission::is_news`](crate::accept::admission::Admission::is_news).
-const NEWS: usize = 5;
+/// The limit at which a connection gives way.
+enum Bound {
+    Kind(Kind, usize),
+    Places(usize),
+    Descriptors,
+}
+
+impl Bound {
+    /// The kind of news about it; see [`Admission::is_news`].
+    const fn news(&self) -> usize {
+        match self {
+            Self::Kind(kind, _) => 1 + *kind as usize,
+            Self::Places(_) => 6,
+            Self::Descriptors => 5,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind, limit) => write!(f, "{} ({limit})", kind.name()),
+            Self::Places(limit) => write!(f, "limits.max_connections ({limit})"),
+            Self::Descriptors => f.write_str("the end of descriptors (ulimit -n)"),
+        }
+    }
+}
+
+impl Admission {
+    /// A connection that is past the limit of its kind.
+    fn past_limit(&mut self, kind: Kind, shared: &Shared, grew: bool) -> Option<Evicted> {
+        let limits = &shared.config.limits;
+        match self.surplus(kind, limits, shared.now) {
+            Ok(first) => return Some(Evicted { kind, first, limit: Bound::Kind(kind, kind.limit(limits)) }),
+            // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
+            // as the loop with the surplus does not run.
+            Err(Stays::OthersTurn) if grew => shared.check_others(),
+            Err(Stays::Until(at)) => self.look_at = self.look_at.min(at),
+            Err(Stays::WithinLimit | Stays::OthersTurn) => {}
+        }
+        None
+    }
+
+    /// A connection without a WebSocket that gives its place to a new one, while accepting pauses.
+    fn for_place(&mut self, shared: &Shared) -> Option<Evicted> {
+        match self.place(shared.now) {
+            Ok((kind, first)) => {
+                Some(Evicted { kind, first, limit: Bound::Places(shared.config.limits.max_connections) })
+            }
+            Err(Stays::Until(at)) => {
+                self.look_at = self.look_at.min(at);
+                None
+            }
+            Err(Stays::WithinLimit | Stays::OthersTurn) => None,
+        }
+    }
+
+    /// Connections without a WebSocket of which one gives its descriptor back. One that was answered already waits for less.
+    ///
+    /// None has the time that it has at `max_handshakes`: nobody else could be accepted meanwhile.
+    pub(crate) fn for_descriptor(&mut self) -> impl Iterator<Item = Evicted> + use<> {
+        let evicted = |kind, first| Evicted { kind, first, limit: Bound::Descriptors };
+        let both =
+            [Kind::Http, Kind::Handshake].map(|kind| self.waiting(kind).first().map(|first| evicted(kind, first)));
+        both.into_iter().flatten()
+    }
+
+    /// Notes that a connection gives way.
+    fn give_way<S, T>(&mut self, link: &Link<S, T>, evicted: &Evicted, shared: &mut Shared) {
+        let Evicted { kind, limit, first: First { of_host, of_network, .. } } = evicted;
+        let counters = &shared.counters;
+        match kind {
+            Kind::Handshake => {
+                counters.handshakes_failed.add(1);
+                counters.handshakes_evicted.add(1);
+            }
+            Kind::Http => counters.http_evicted.add(1),
+        }
+        if self.is_news(limit.news(), shared.now) {
+            log::warn!("{limit} is reached: the oldest connections of the largest sources give way to new ones");
+        }
+        let line =
+            format_args!("gave way to others at {limit}; {of_host} of its host wait, {of_network} of its network");
+        shared.log_peer(log::Level::Info, &link.info.peer, line);
+    }
+}
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
     /// Applies the limits, since one may be passed.
@@ -30,116 +119,36 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.core.admission.look_at = Tick::MAX;
         self.core.admission.bound_accepting(driver, &self.core.shared);
         if !self.core.shared.remote.has_own_descriptors() && self.core.admission.take_wanted_descriptors() {
-            self.evict_for_descriptors(driver);
+            self.core.admission.for_descriptor().any(|evicted| self.evict(driver, &evicted));
         }
-        // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
-        // as the loop with the surplus does not run.
         let grew = std::mem::take(&mut self.core.admission.grew);
         for kind in [Kind::Handshake, Kind::Http] {
-            if self.evict(driver, kind).is_err() && grew {
-                self.core.shared.check_others();
-            }
+            while let Some(evicted) = self.core.admission.past_limit(kind, &self.core.shared, grew)
+                && self.evict(driver, &evicted)
+            {}
         }
-        self.make_place(driver);
+        if let Some(evicted) = self.core.admission.for_place(&self.core.shared) {
+            self.evict(driver, &evicted);
+        }
+        let Core { admission, shared, .. } = &mut self.core;
         // The connections that gave way left their places. The next look may be a second away.
-        if std::mem::take(&mut self.core.admission.due) {
-            self.core.admission.bound_accepting(driver, &self.core.shared);
+        if std::mem::take(&mut admission.due) {
+            admission.bound_accepting(driver, shared);
         }
-        if self.core.admission.waits_for_others() {
-            self.core.admission.look_at = self.core.admission.look_at.min(self.core.shared.now + RETRY);
-        }
-    }
-
-    /// `Err` if the limit is passed, but by the connections of other loops.
-    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) -> Result<(), ()> {
-        loop {
-            match self.core.admission.surplus(kind, &self.core.shared.config.limits, self.core.shared.now) {
-                Ok(first) => {
-                    let before = self.core.admission.waiting(kind).len();
-                    let (name, limit) = (kind.name(), kind.limit(&self.core.shared.config.limits));
-                    self.visit(driver, first.token, |core, _, link| {
-                        core.give_way(link, kind, first, format_args!("{name} ({limit})"), 1 + kind as usize);
-                    });
-                    if self.core.admission.waiting(kind).len() == before {
-                        return Ok(());
-                    }
-                }
-                Err(Stays::WithinLimit) => return Ok(()),
-                Err(Stays::OthersTurn) => return Err(()),
-                Err(Stays::Until(at)) => {
-                    self.core.admission.look_at = self.core.admission.look_at.min(at);
-                    return Ok(());
-                }
-            }
+        if admission.waits_for_others() {
+            admission.look_at = admission.look_at.min(shared.now + RETRY);
         }
     }
 
-    /// Has a connection without a WebSocket give its place to a new one, while accepting pauses.
-    fn make_place(&mut self, driver: &mut dyn Driver) {
-        match self.core.admission.place(self.core.shared.now) {
-            Ok((kind, first)) => {
-                let limit = self.core.shared.config.limits.max_connections;
-                self.visit(driver, first.token, |core, _, link| {
-                    core.give_way(link, kind, first, format_args!("limits.max_connections ({limit})"), PLACES);
-                });
-            }
-            Err(Stays::Until(at)) => self.core.admission.look_at = self.core.admission.look_at.min(at),
-            Err(Stays::WithinLimit | Stays::OthersTurn) => {}
-        }
-    }
-
-    /// Has a connection without a WebSocket give its descriptor back, here or on another shard. Returns whether one has.
-    ///
-    /// None has the time that it has at `max_handshakes`: nobody else could be accepted meanwhile.
-    pub(crate) fn make_room_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
-        let has_room = self.evict_for_descriptors(driver);
-        // A loop with a table of its own would gain nothing from others.
-        if !has_room && !self.core.shared.remote.has_own_descriptors() {
-            self.core.admission.want_descriptors();
-            self.core.shared.check_others();
-        }
-        has_room
-    }
-
-    fn evict_for_descriptors(&mut self, driver: &mut dyn Driver) -> bool {
-        // A connection that has been answered already waits for less.
-        [Kind::Http, Kind::Handshake].into_iter().any(|kind| {
-            let Some(first) = self.core.admission.waiting(kind).first() else { return false };
-            let before = self.core.admission.waiting(kind).len();
-            self.visit(driver, first.token, |core, _, link| {
-                core.give_way(link, kind, first, format_args!("the end of descriptors (ulimit -n)"), NEWS);
-            });
-            self.core.admission.waiting(kind).len() < before
-        })
-    }
-}
-
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// Ends a connection in favour of newer ones, at a limit with this name.
-    fn give_way(
-        &mut self,
-        link: &mut Link<E::Session, H::State>,
-        kind: Kind,
-        first: First,
-        limit: fmt::Arguments<'_>,
-        news: usize,
-    ) {
-        let First { of_host, of_network, .. } = first;
-        let counters = &self.shared.counters;
-        match kind {
-            Kind::Handshake => {
-                counters.handshakes_failed.add(1);
-                counters.handshakes_evicted.add(1);
-            }
-            Kind::Http => counters.http_evicted.add(1),
-        }
-        if self.admission.is_news(news, self.shared.now) {
-            log::warn!("{limit} is reached: the oldest connections of the largest sources give way to new ones");
-        }
-        let line =
-            format_args!("gave way to others at {limit}; {of_host} of its host wait, {of_network} of its network");
-        self.shared.log_peer(log::Level::Info, &link.info.peer, line);
-        self.end(link, Phase::Gone { reset: kind == Kind::Handshake }, Cause::Overloaded);
+    /// Ends a connection in favour of newer ones. Returns whether it waits no more.
+    pub(crate) fn evict(&mut self, driver: &mut dyn Driver, evicted: &Evicted) -> bool {
+        let Evicted { kind, first, .. } = *evicted;
+        let before = self.core.admission.waiting(kind).len();
+        self.visit(driver, first.token, |core, _, link| {
+            core.admission.give_way(link, evicted, &mut core.shared);
+            core.end(link, Phase::Gone { reset: kind == Kind::Handshake }, Cause::Overloaded);
+        });
+        self.core.admission.waiting(kind).len() < before
     }
 }
 
@@ -152,6 +161,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
     use std::time::Duration;
+    use tautline_io::Sink;
     use tautline_tls::plain;
     use tautline_ws::Message;
 
@@ -176,7 +186,7 @@ mod tests {
     fn nobody_gives_way_for_descriptors_that_are_free_again() {
         let (kernel, mut shard) = shard();
         // No connection gives way, so another loop is to make room.
-        assert!(!shard.reactor.make_room_for_descriptors(&mut *shard.driver));
+        assert!(!Sink::make_room(&mut shard.reactor, &mut *shard.driver));
         kernel.push(Event::Accept);
         for _ in 0..5 {
             shard.reactor.core.admission.check();
@@ -184,7 +194,7 @@ mod tests {
         }
         assert_eq!((shard.counters().connections, shard.counters().handshakes_evicted), (1, 0));
         // Where none was accepted since, one gives way.
-        assert!(shard.reactor.make_room_for_descriptors(&mut *shard.driver));
+        assert!(Sink::make_room(&mut shard.reactor, &mut *shard.driver));
         assert_eq!(shard.counters().handshakes_evicted, 1);
     }
 

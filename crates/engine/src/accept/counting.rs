@@ -23,7 +23,7 @@ pub(crate) fn memory_of<E: Engine, T>(link: &Link<E::Session, T>, engine: &E) ->
 }
 
 /// The memory of what a connection knows of its client's way.
-fn memory_of_via<S, T>(link: &Link<S, T>) -> usize {
+pub(crate) fn memory_of_via<S, T>(link: &Link<S, T>) -> usize {
     const BOXES: usize = size_of::<Cold>() + size_of::<More>();
     link.cold.as_ref().and_then(|cold| cold.via()).map_or(0, |via| BOXES + via.memory())
 }

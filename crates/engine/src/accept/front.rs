@@ -9,19 +9,15 @@
 //! bodies, or leaves many of them idle, pushes out its own first. The beginning of the next request counts for the client before,
 //! since nobody else is known: proxies send heads in one piece.
 
-use crate::accept::counting::memory_of;
-use crate::handler::Handler;
-use crate::link::phase::Phase;
+use crate::accept::admission::Admission;
+use crate::accept::counting::memory_of_via;
 use crate::link::state::Link;
-use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use http::HeaderMap;
 use log::Level;
-use tautline_conn::closed::Cause;
 use tautline_conn::front::{Begins, REFUSED, Via};
 use tautline_conn::proxy_header::ProxyHeader;
 use tautline_io::{Address, Driver, Token};
-use tautline_tls::Engine;
 
 impl Shared {
     /// Resets a new connection of a peer that is none of the proxies.
@@ -47,42 +43,37 @@ impl Shared {
             format_args!("the first bytes look like a header of the PROXY protocol, version {version}; {remedy}");
         self.log_peer(Level::Info, &link.info.peer, line);
     }
+
+    /// Notes the way of a connection's client.
+    pub(crate) fn set_via<S, T>(&mut self, link: &mut Link<S, T>, via: Via) {
+        self.account.remove_connection(memory_of_via(link));
+        link.cold.get_or_insert_default().more().via = Some(Box::new(via));
+        self.account.add_connection(memory_of_via(link));
+    }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// A connection began with this header of the PROXY protocol.
-    pub(crate) fn note_header(&mut self, link: &mut Link<E::Session, H::State>, header: ProxyHeader) {
-        if let Some(client) = header.client().cloned() {
-            let direct = link.info.peer.clone();
-            self.set_via(link, Via::new(direct, Some(header)));
-            self.set_client(link, client.clone());
-            if !self.admission.enter(&mut self.shared, link.token, &client) {
-                self.end(link, Phase::Gone { reset: true }, Cause::Overloaded);
-            }
-        }
+impl Admission {
+    /// A connection began with this header of the PROXY protocol. Whether it may stay.
+    pub(crate) fn note_header<S, T>(
+        &mut self,
+        link: &mut Link<S, T>,
+        header: ProxyHeader,
+        shared: &mut Shared,
+    ) -> bool {
+        let Some(client) = header.client().cloned() else { return true };
+        shared.set_via(link, Via::new(link.info.peer.clone(), Some(header)));
+        self.set_client(link, client.clone(), shared.now);
+        self.enter(shared, link.token, &client)
     }
 
     /// The head of a request is whole, whose peer may name the client.
-    pub(crate) fn note_forwarded(&mut self, link: &mut Link<E::Session, H::State>, headers: &HeaderMap) {
+    pub(crate) fn note_forwarded<S, T>(&mut self, link: &mut Link<S, T>, headers: &HeaderMap, shared: &mut Shared) {
         let via = link.cold.as_ref().and_then(|cold| cold.via());
-        let Some(client) = self.shared.config.front.other_client(headers, &link.info.peer, via) else { return };
+        let Some(client) = shared.config.front.other_client(headers, &link.info.peer, via) else { return };
         if via.is_none() {
-            let direct = link.info.peer.clone();
-            self.set_via(link, Via::new(direct, None));
+            shared.set_via(link, Via::new(link.info.peer.clone(), None));
         }
-        self.set_client(link, client);
-    }
-
-    /// The client is known. A connection that waits for it does so as one of its own.
-    fn set_client(&mut self, link: &mut Link<E::Session, H::State>, client: Address) {
-        let before = std::mem::replace(&mut link.info.peer, client);
-        self.admission.change_source(&before, link, self.shared.now);
-    }
-
-    pub(crate) fn set_via(&mut self, link: &mut Link<E::Session, H::State>, via: Via) {
-        self.shared.account.remove_connection(memory_of(link, &self.engine));
-        link.cold.get_or_insert_default().more().via = Some(Box::new(via));
-        self.shared.account.add_connection(memory_of(link, &self.engine));
+        self.set_client(link, client, shared.now);
     }
 }
 

@@ -16,12 +16,14 @@
 //! Connections that are open have the rest of the time. Connections that wait to open have as much as those in short turns, and
 //! the bound in long ones. No clock is read for a message.
 
+use crate::accept::openings::Openings;
 use crate::handler::Handler;
 use crate::link::phase::Phase;
 use crate::link::state::{Awaits, Link};
+use crate::turn::clock::Clock;
 use crate::turn::core::Core;
+use crate::turn::links::Links;
 use crate::turn::reactor::Reactor;
-use crate::turn::slot::Slot;
 use tautline_conn::front::{Begins, Via};
 use tautline_io::{Address, Driver, Received, Token};
 use tautline_tls::{Engine, Session};
@@ -67,37 +69,33 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 core.admission.stop_waiting(link);
             }
         });
-        while self.core.openings.hold_too_much() {
-            self.step_oldest(driver);
-        }
+        self.step_oldest(driver, |openings, _| openings.hold_too_much());
     }
 
-    /// Goes on with connections whose input waits, in this turn's time. One has a step in each turn.
-    pub(crate) fn go_on_opening(&mut self, driver: &mut dyn Driver) {
-        while self.core.openings.are_waiting() && self.core.openings.may_step(|| self.core.clock.elapsed()) {
-            self.step_oldest(driver);
+    /// Goes on with the connections whose input has waited longest, for as long as `goes_on` says.
+    pub(crate) fn step_oldest(&mut self, driver: &mut dyn Driver, goes_on: impl Fn(&Openings, &Clock) -> bool) {
+        while goes_on(&self.core.openings, &self.core.shared.clock) {
+            // Some have ended.
+            let Some(mut link) = self.core.openings.pop().and_then(|token| self.core.links.take(token)) else {
+                continue;
+            };
+            self.core.openings.has_stepped = true;
+            self.core.openings.forget_input(&link);
+            link.awaits = Awaits::Nothing;
+            if link.phase.is_handshaking() {
+                self.core.admission.wait_again(&link, self.core.shared.now);
+            }
+            let begun = self.core.shared.clock.elapsed();
+            // The visit resumes the input that was held.
+            self.visit_link(driver, link, |_, _, _| {});
+            self.core.openings.end_step(begun, &self.core.shared.clock);
         }
-    }
-
-    /// Goes on with the connection whose input has waited longest, if it has not ended.
-    fn step_oldest(&mut self, driver: &mut dyn Driver) {
-        let Some(mut link) = self.core.openings.pop().and_then(|token| self.take(token)) else { return };
-        self.core.openings.has_stepped = true;
-        self.core.openings.forget_input(&link);
-        link.awaits = Awaits::Nothing;
-        if link.phase.is_handshaking() {
-            self.core.admission.wait_again(&link, self.core.shared.now);
-        }
-        let begun = self.core.clock.elapsed();
-        // The visit resumes the input that was held.
-        self.visit_link(driver, link, |_, _, _| {});
-        self.core.openings.end_step(begun, &self.core.clock);
     }
 
     /// Begins to serve a connection from `peer`, or one that another connection carries.
     pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
         let by = driver.carrier(token);
-        let carried = match by.map(|by| carried(&self.core.slots, &self.core.engine, by)) {
+        let carried = match by.map(|by| carried(&self.core.links, &self.core.engine, by)) {
             Some(None) => return driver.close(token, true),
             carried => carried.flatten(),
         };
@@ -132,18 +130,13 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 } else {
                     Phase::first(session.is_plain(), self.core.shared.config.limits.head)
                 };
-                let from = peer.clone();
-                let opened = self.core.guard(format_args!("a connection from {from}"), |core| {
-                    let mut link = core.open_link(token, phase, session, peer, None);
-                    if let Some(via) = via {
-                        core.set_via(&mut link, via);
-                    }
-                    link
-                });
-                match opened {
-                    Some(link) => {
+                match self.core.open_link(token, phase, session, peer, None) {
+                    Some(mut link) => {
+                        if let Some(via) = via {
+                            self.core.shared.set_via(&mut link, via);
+                        }
                         self.core.shared.counters.carried.add(u64::from(by.is_some()));
-                        self.put_link(link);
+                        self.core.links.put(link);
                     }
                     None => {
                         self.core.admission.leave_place(token);
@@ -169,9 +162,9 @@ struct Carried<S> {
 }
 
 /// A connection that `by` carries. `None` if that has ended, or if the engine has no session for it.
-fn carried<E: Engine, T>(slots: &[Slot<E::Session, T>], engine: &E, by: Token) -> Option<Carried<E::Session>> {
-    let Slot::Link(link) = slots.get(by.index as usize)? else { return None };
-    let session = engine.carried(link.session.tls_info()).filter(|_| link.token == by)?;
+fn carried<E: Engine, T>(links: &Links<E::Session, T>, engine: &E, by: Token) -> Option<Carried<E::Session>> {
+    let link = links.get(by)?;
+    let session = engine.carried(link.session.tls_info())?;
     let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
     Some(Carried { session, peer: link.info.peer.clone(), via })
 }
@@ -267,7 +260,7 @@ mod tests {
 
         fn may_accept(&self) -> bool {
             let core = &self.shard.reactor.core;
-            core.openings.take_another(&core.shared.config.limits, &core.clock)
+            core.openings.take_another(&core.shared.config.limits, &core.shared.clock)
         }
 
         /// The wait of the last turn.

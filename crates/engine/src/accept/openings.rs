@@ -76,9 +76,14 @@ impl Openings {
         (self.are_alone || !self.had_stepped) && !self.are_waiting()
     }
 
+    /// Whether one waits that may have a step in this turn's time.
+    pub(crate) fn go_on(&self, clock: &Clock) -> bool {
+        self.are_waiting() && self.may_step(|| clock.elapsed())
+    }
+
     /// Whether one of those that wait may have a step. Each turn does one, whatever its time, but a turn that accepted leaves it
     /// to the next one.
-    pub(crate) fn may_step(&self, now: impl FnOnce() -> Duration) -> bool {
+    fn may_step(&self, now: impl FnOnce() -> Duration) -> bool {
         let is_put_off = self.has_accepted && self.had_stepped && !self.are_alone;
         !is_put_off && (!self.has_stepped || self.has_time(now))
     }

@@ -1,6 +1,6 @@
 //! The ends of connections that carry others, for the ends of these.
 
-use crate::turn::slot::Slot;
+use crate::turn::links::Links;
 use std::sync::Arc;
 use tautline_conn::closed::Cause;
 use tautline_conn::phase::Phase;
@@ -47,10 +47,7 @@ impl CarrierEnds {
     }
 
     /// A turn begins. The driver has reported the ends of all that were carried by connections that are gone.
-    pub(crate) fn forget<S, T>(&mut self, slots: &[Slot<S, T>]) {
-        self.0.retain(|(carrier, _)| {
-            let slot = slots.get(carrier.index as usize);
-            matches!(slot, Some(Slot::Link(link)) if link.token == *carrier)
-        });
+    pub(crate) fn forget<S, T>(&mut self, links: &Links<S, T>) {
+        self.0.retain(|(carrier, _)| links.get(*carrier).is_some());
     }
 }

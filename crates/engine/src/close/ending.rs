@@ -6,8 +6,8 @@ use crate::ids::ConnId;
 use crate::link::phase::{Finish, Linger, Phase};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
-use crate::raw::serving::note_begun;
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use http::StatusCode;
 use log::Level;
 use tautline_conn::closed::{Cause, Closed, ConnectError, Deadline};
@@ -18,14 +18,17 @@ use tautline_conn::verdict::{Notice, Stage, Verdict, write_status};
 use tautline_io::Driver;
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
-use tautline_ws::handshake::HandshakeError;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Ends a connection whose input cannot be processed further.
     pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
         match stop {
             Stop::Failed(cause) => self.fail(link, cause),
-            Stop::Refused(error) if link.info.dial.is_none() => self.refuse_request(link, &error),
+            Stop::Refused(error) if link.info.dial.is_none() => {
+                let limit = Limit::of_head(&error, &self.shared.counters);
+                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
+                self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
+            }
             Stop::Header(error) => {
                 self.shared.counters.handshakes_failed.add(1);
                 self.shared.counters.proxy_headers_refused.add(1);
@@ -38,46 +41,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Ends a failed connection: reports the failure to the handler, and to the peer if possible.
     pub(crate) fn fail(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
-        if link.phase.is_handshaking() {
-            return self.fail_handshake(link, cause);
-        }
-        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
-        if link.phase.is_open() {
-            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause:#}{limit}"));
-        }
-        let end = link.begin_end(Verdict::of_failure(link.phase.stage(), &cause), &cause);
-        self.end(link, end, cause);
-    }
-
-    fn fail_handshake(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
-        let stage = link.phase.stage();
-        let verdict = Verdict::of_failure(stage, &cause);
-        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
-        let is_failure = match (stage, &cause) {
-            (Stage::Streaming, _) => {
-                let line = format_args!("a response was cut off: {cause:#}{limit}");
-                self.shared.log_peer(Level::Debug, &link.info.peer, line);
-                false
-            }
-            // The end of a connection between two requests is no failure.
-            (Stage::Request { begun: false, answered: true }, cause)
-                if !matches!(cause, Cause::Tls(_) | Cause::Panicked) =>
-            {
-                self.shared.log_peer(Level::Debug, &link.info.peer, format_args!("{cause:#}{limit}"));
-                false
-            }
-            (_, cause) => {
-                let (level, what) = if matches!(link.phase, Phase::ProxyHeader) {
-                    self.shared.counters.proxy_headers_refused.add(1);
-                    (Level::Warn, "no whole header of the PROXY protocol came")
-                } else {
-                    (Level::Info, "handshake failed")
-                };
-                self.shared.log_peer(level, &link.info.peer, format_args!("{what}: {cause:#}{limit}"));
-                true
-            }
-        };
-        if let Notice::Status(status) = verdict.notice {
+        let verdict = Verdict::of_failure(link.phase.stage(), &cause);
+        let is_failure = self.shared.note_failure(link, &cause);
+        if link.phase.is_handshaking()
+            && let Notice::Status(status) = verdict.notice
+        {
             return self.refuse_with(link, status);
         }
         let end = link.begin_end(verdict, &cause);
@@ -108,16 +76,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Answers the peer's close frame. The WebSocket connection is then closed (RFC 6455, section 7.1.4).
-    pub(crate) fn peer_closed(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: String) {
-        let cause = if link.phase.takes_messages() { Cause::Peer } else { Cause::Local };
-        link.cold.get_or_insert_default().peer_close = Some(Box::new((code, reason)));
-        link.close_now(code, "");
-        // The server closes the TCP connection first, and a client waits for that (section 7.1.1).
-        let ours = if link.info.dial.is_none() { Finish::Wanted } else { Finish::AfterPeer };
-        self.end(link, Phase::Linger(Linger { ours, peer_finished: false }), cause);
-    }
-
     /// Moves a connection to its end, and reports that to the handler once, if the connection was open.
     pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
         let before = link.phase.end(end);
@@ -127,10 +85,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if before.is_handshaking() {
             self.admission.end_handshake(link, &before, &self.shared);
         }
-        if let Phase::Offloaded(Some(number)) = before
-            && let Some(handshakes) = &self.handshakes
-        {
-            handshakes.withdraw(number, &mut self.shared.pool);
+        if let Phase::Offloaded(Some(number)) = before {
+            self.offloading.withdraw(number, &mut self.shared.pool);
         }
         if matches!(link.phase, Phase::Linger(_)) && !matches!(before, Phase::Linger(_)) {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
@@ -144,14 +100,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
-        note_begun(self, link);
+        self.note_begun(link);
         self.shared.counters.open.sub(1);
         self.shared.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
         let is_silent = matches!(cause, Cause::Timeout(Deadline::Silence));
-        let of_target = link.info.dial.and_then(|dial| self.dials.get(&dial)?.target.silence);
+        let of_target = self.dialer.target(link.info.dial).and_then(|target| target.silence);
         let silence = of_target.or(self.shared.config.deadlines.silence).filter(|_| is_silent).unwrap_or_default();
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
@@ -166,20 +122,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.access.note_closed(link, &closed, &self.shared);
         let told = closed.retry_after();
         let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.guard(format_args!("the end of connection {id}"), |core| {
-            link.lend(None, &mut core.shared, &mut core.slots, |conn| core.handler.on_close(conn, &closed));
+        self.application.guard(&mut self.shared, format_args!("the end of connection {id}"), |handler, shared| {
+            link.lend(None, shared, &mut self.links, |conn| handler.on_close(conn, &closed));
         });
         // The handler may have subscribed again in `on_close`. It has nothing for this connection from now on.
         self.shared.unsubscribe_all(link);
         self.shared.forget_application(link);
-        if let Some(dial) = link.info.dial {
-            self.dial_lost(dial, by_us, silence, told);
+        if let Some(dial) = link.info.dial
+            && self.dialer.lost(dial, by_us, silence, told, &mut self.shared)
+        {
+            self.application.end_dial(&mut self.shared, dial);
         }
     }
 
     pub(crate) fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let now = self.shared.now;
-        let (at, due) = self.next_due(link);
+        let (at, due) = self.dialer.next_deadline(link, &self.shared.config.deadlines);
         if at <= now {
             match due {
                 Due::Ping => {
@@ -228,17 +186,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Answers a request that is no HTTP or too large with a status, and ends the connection.
-    fn refuse_request(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
-        let limit = Limit::of_head(error, &self.shared.counters);
-        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
-        self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
-    }
-
     /// Answers with `status`, and ends the connection.
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
         self.shared.counters.handshakes_failed.add(1);
-        let date = self.date();
+        let date = self.shared.date();
         self.access.note_answer(link, status, &self.shared);
         write_status(status, &date, link.out.raw(&mut self.shared.pool));
         self.end(link, Phase::finishing(false), Cause::Local);
@@ -249,7 +200,45 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.counters.handshakes_failed.add(1);
         self.end(link, end, Cause::Local);
         if let Some(id) = link.info.dial {
-            self.fail_dial(id, error);
+            self.dialer.fail(id, error, &mut self.application, &mut self.links, &mut self.shared);
         }
+    }
+}
+
+impl Shared {
+    /// Logs the failure of a connection. Returns whether it is one of a handshake.
+    fn note_failure<S, T>(&mut self, link: &Link<S, T>, cause: &Cause) -> bool {
+        let limit = Limit::met(cause, &link.phase, &self.counters);
+        let (level, what, is_failure) = match (link.phase.stage(), cause) {
+            _ if link.phase.is_open() => (Level::Info, "", false),
+            _ if !link.phase.is_handshaking() => return false,
+            (Stage::Streaming, _) => (Level::Debug, "a response was cut off: ", false),
+            // The end of a connection between two requests is no failure.
+            (Stage::Request { begun: false, answered: true }, cause)
+                if !matches!(cause, Cause::Tls(_) | Cause::Panicked) =>
+            {
+                (Level::Debug, "", false)
+            }
+            _ if matches!(link.phase, Phase::ProxyHeader) => {
+                self.counters.proxy_headers_refused.add(1);
+                (Level::Warn, "no whole header of the PROXY protocol came: ", true)
+            }
+            _ => (Level::Info, "handshake failed: ", true),
+        };
+        self.log_peer(level, &link.info.peer, format_args!("{what}{cause:#}{limit}"));
+        is_failure
+    }
+}
+
+impl<S, T> Link<S, T> {
+    /// Answers the peer's close frame. The WebSocket connection is then closed (RFC 6455, section 7.1.4). Returns its phase, and
+    /// who closed it.
+    pub(crate) fn answer_close(&mut self, code: CloseCode, reason: String) -> (Phase, Cause) {
+        let cause = if self.phase.takes_messages() { Cause::Peer } else { Cause::Local };
+        self.cold.get_or_insert_default().peer_close = Some(Box::new((code, reason)));
+        self.close_now(code, "");
+        // The server closes the TCP connection first, and a client waits for that (section 7.1.1).
+        let ours = if self.info.dial.is_none() { Finish::Wanted } else { Finish::AfterPeer };
+        (Phase::Linger(Linger { ours, peer_finished: false }), cause)
     }
 }

@@ -2,131 +2,179 @@
 
 mod resolver;
 
-pub(crate) use resolver::SystemResolver;
-
+use crate::dial::address_memory::AddressMemory;
 use crate::dial::resolver::MOST_ADDRESSES;
 use crate::dial::target::{ATTEMPT_DELAY, Dial, Race, State, Target};
-use crate::dial::times::{DialStep, Steps};
+use crate::dial::times::{DialStep, DialTimes, Steps};
 use crate::handler::Handler;
 use crate::ids::DialId;
-use crate::link::input::Inbound;
-use crate::link::phase::Phase;
-use crate::turn::reactor::Reactor;
-use crate::turn::slot::Slot;
+use crate::link::state::Link;
+use crate::turn::panics::Application;
+use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
-use resolver::Name;
+use resolver::{Name, SystemResolver};
 use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tautline_conn::closed::{Cause, ConnectError, Deadline};
-use tautline_conn::inbound;
+use tautline_conn::config::Deadlines;
+use tautline_conn::due::Due;
 use tautline_conn::tick::millis;
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::Engine;
-use tautline_ws::CloseCode;
 
-impl<E: Engine, H: Handler> Reactor<E, H> {
-    pub(crate) fn dial(&mut self, driver: &mut dyn Driver, target: Arc<Target>) -> DialId {
-        let id = self.core.shared.remote.dials().begin();
-        self.begin_dial(driver, id, target);
-        id
+/// The outgoing connections of a shard.
+#[derive(Default)]
+pub(crate) struct Dialer {
+    pub(crate) dials: HashMap<DialId, Dial>,
+    /// The addresses at which connections failed recently.
+    pub(super) addresses: AddressMemory,
+    pub(super) timers: BinaryHeap<Reverse<(Tick, DialId)>>,
+    /// The sockets that are still connecting.
+    attempts: HashMap<Token, DialId>,
+    resolver: SystemResolver,
+    /// The lookups that resolvers of the application hold.
+    lookups: Arc<AtomicUsize>,
+}
+
+/// The consequence of a timer.
+pub(crate) enum DialDue {
+    Attempt(DialId),
+    Failed(DialId, ConnectError),
+}
+
+impl Dialer {
+    /// The target of an outgoing connection.
+    pub(crate) fn target(&self, dial: Option<DialId>) -> Option<&Arc<Target>> {
+        self.dials.get(&dial?).map(|dial| &dial.target)
     }
 
-    pub(crate) fn begin_dial(&mut self, driver: &mut dyn Driver, id: DialId, target: Arc<Target>) {
-        let steps = Steps::default();
-        let state = State::Resolving(Tick::MAX);
-        self.core.dials.insert(id, Dial { target, state, failures: 0, opened: 0, ends: false, address: None, steps });
-        if self.core.drain_end.is_some() {
-            return self.resolved(driver, id, Err(ConnectError::Ended(Cause::Stopped)));
+    /// The number of sockets that are still connecting.
+    pub(crate) fn connecting(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Whether a socket is still connecting.
+    pub(crate) fn is_connecting(&self, token: Token) -> bool {
+        self.attempts.contains_key(&token)
+    }
+
+    /// When the first timer is due; [`Tick::MAX`] without one.
+    pub(crate) fn due(&self) -> Tick {
+        self.timers.peek().map_or(Tick::MAX, |Reverse((at, _))| *at)
+    }
+
+    /// A link's next deadline, and the action that is then due.
+    pub(crate) fn next_deadline<S, T>(&self, link: &Link<S, T>, deadlines: &Deadlines) -> (Tick, Due) {
+        match self.target(link.info.dial).and_then(|target| target.silence) {
+            None => link.next_due(deadlines),
+            silence => {
+                let mut own = deadlines.clone();
+                own.silence = silence;
+                link.next_due(&own)
+            }
         }
-        self.attempt(driver, id);
     }
 
-    /// Ends a dial for the application.
-    pub(crate) fn disconnect(&mut self, driver: &mut dyn Driver, id: DialId, code: CloseCode, reason: &str) {
-        let Some(dial) = self.core.dials.get_mut(&id) else { return };
+    /// A dial begins. Its first attempt follows.
+    pub(crate) fn insert(&mut self, id: DialId, target: Arc<Target>) {
+        let (state, steps) = (State::Resolving(Tick::MAX), Steps::default());
+        self.dials.insert(id, Dial { target, state, failures: 0, opened: 0, ends: false, address: None, steps });
+    }
+
+    /// A step of an attempt has ended now.
+    pub(crate) fn end_step(&mut self, id: DialId, step: DialStep, shared: &Shared) {
+        if let Some(dial) = self.dials.get_mut(&id) {
+            dial.steps.end(step, shared.clock.elapsed());
+        }
+    }
+
+    /// A connection is open. Returns the durations of its steps.
+    pub(crate) fn opened(&mut self, id: DialId, shared: &Shared) -> Option<DialTimes> {
+        let dial = self.dials.get_mut(&id)?;
+        dial.opened = shared.now;
+        if let Some(address) = &dial.address {
+            self.addresses.opened(address);
+        }
+        dial.steps.end(DialStep::Upgraded, shared.clock.elapsed());
+        Some(dial.steps.times())
+    }
+
+    /// The application gives a dial up. Returns its connection, if it has one; `None` if there is no such dial.
+    pub(crate) fn give_up(&mut self, driver: &mut dyn Driver, id: DialId) -> Option<Option<Token>> {
+        let dial = self.dials.get_mut(&id)?;
         dial.ends = true;
-        match &mut dial.state {
-            State::Linked(token) => {
-                let token = *token;
-                self.visit(driver, token, |core, _, link| {
-                    if link.phase.is_handshaking() {
-                        core.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Local));
-                    } else if link.phase.is_raw() {
-                        core.end(link, Phase::finishing(false), Cause::Local);
-                    } else {
-                        link.close(code, reason);
-                    }
-                });
-            }
-            State::Racing(race) => {
-                let attempts = race.end_attempts();
-                self.close_attempts(driver, attempts);
-                self.core.fail_dial(id, ConnectError::Ended(Cause::Local));
-            }
-            State::Resolving(_) | State::Waiting(_) | State::Failed(_) => {
-                self.core.fail_dial(id, ConnectError::Ended(Cause::Local));
-            }
-        }
+        let attempts = match &mut dial.state {
+            State::Linked(token) => return Some(Some(*token)),
+            State::Racing(race) => race.end_attempts(),
+            State::Resolving(_) | State::Waiting(_) | State::Failed(_) => Vec::new(),
+        };
+        self.close_attempts(driver, attempts);
+        Some(None)
     }
 
     /// Begins an attempt to connect, with the resolver if the host is a name.
-    fn attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
-        self.core.report_redial(id);
-        let usual = self.core.shared.config.deadlines.connect;
-        let Some(dial) = self.core.dials.get_mut(&id) else { return };
-        let longest = dial.target.connect.unwrap_or(usual);
-        let end = self.core.shared.now + millis(longest);
+    pub(crate) fn attempt<E: Engine, H: Handler>(
+        &mut self,
+        driver: &mut dyn Driver,
+        id: DialId,
+        engine: &E,
+        application: &mut Application<H>,
+        shared: &mut Shared,
+    ) {
+        if shared.drain_end.is_some() {
+            return self.resolved(driver, id, Err(ConnectError::Ended(Cause::Stopped)), shared);
+        }
+        self.report_redial(id, application, shared);
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        let longest = dial.target.connect.unwrap_or(shared.config.deadlines.connect);
+        let end = shared.now + millis(longest);
         dial.state = State::Resolving(end);
-        dial.steps = Steps::begin(self.core.clock.elapsed());
+        dial.steps = Steps::begin(shared.clock.elapsed());
         let target = dial.target.clone();
-        let has_sessions =
-            if target.is_secure() { !self.core.engine.is_plain() } else { self.core.engine.connect_plain().is_some() };
+        let has_sessions = if target.is_secure() { !engine.is_plain() } else { engine.connect_plain().is_some() };
         if !has_sessions {
             let scheme = if target.is_secure() { "wss" } else { "ws" };
-            let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", self.core.engine.name());
-            self.resolved(driver, id, Err(ConnectError::Target(error)));
-            return;
+            let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", engine.name());
+            return self.resolved(driver, id, Err(ConnectError::Target(error)), shared);
         }
         // Before the network could fail, and have it tried again and again. A session may use up a ticket, and takes time.
         // So it is made for the check only if the first attempt has failed.
         let is_second = dial.failures == 1 && dial.opened == 0;
-        let name = || self.core.session_to(&target).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
+        let name = || target.session(engine).map_err(|error| ConnectError::Ended(Cause::Tls(error)));
         if let Err(error) = target.check().and_then(|()| if is_second { name().map(drop) } else { Ok(()) }) {
-            return self.resolved(driver, id, Err(error));
+            return self.resolved(driver, id, Err(error), shared);
         }
         if let Some(address) = &target.address {
-            let address = address.clone();
-            self.race(driver, id, vec![address]);
-            return;
+            return self.race(driver, id, vec![address.clone()], shared);
         }
         if !target.addresses.is_empty() {
             let addresses = target.addresses.iter().take(MOST_ADDRESSES).copied().collect();
-            return self.resolved(driver, id, Ok(addresses));
+            return self.resolved(driver, id, Ok(addresses), shared);
         }
         if let Some(address) = target.literal() {
-            self.race(driver, id, vec![address.into()]);
-            return;
+            return self.race(driver, id, vec![address.into()], shared);
         }
         let (host, port) = target.first_hop();
         // The timer is needed since the resolver's threads may be busy with other names past the deadline.
-        self.core.dial_timers.push(Reverse((end, id)));
+        self.timers.push(Reverse((end, id)));
         let until = Instant::now().checked_add(longest);
         if let Some(own) = &target.resolver {
-            let Some(lookup) =
-                resolver::lookup(id, (host, port), until, self.core.shared.remote.clone(), &self.lookups)
-            else {
+            let Some(lookup) = resolver::lookup(id, (host, port), until, shared.remote.clone(), &self.lookups) else {
                 let error = format!("cannot resolve {host}: the resolver holds too many lookups without an answer");
-                return self.resolved(driver, id, Err(ConnectError::Resolve(error)));
+                return self.resolved(driver, id, Err(ConnectError::Resolve(error)), shared);
             };
             // A lookup that a panic drops fails the attempt.
-            self.core.guard(format_args!("dial {id}"), |_| own.resolve(lookup));
+            application.guard(shared, format_args!("dial {id}"), |_, _| own.resolve(lookup));
             return;
         }
-        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.core.shared.remote.clone() };
+        let name = Name { dial: id, host: host.to_owned(), port, until, shard: shared.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
-            self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
+            let error = ConnectError::Resolve(format!("no thread to resolve on: {error}"));
+            self.resolved(driver, id, Err(error), shared);
         }
     }
 
@@ -136,38 +184,38 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         driver: &mut dyn Driver,
         id: DialId,
         result: Result<Vec<SocketAddr>, ConnectError>,
+        shared: &Shared,
     ) {
-        let now = self.core.clock.elapsed();
-        let Some(dial) = self.core.dials.get_mut(&id).filter(|dial| matches!(dial.state, State::Resolving(_))) else {
+        let now = shared.clock.elapsed();
+        let Some(dial) = self.dials.get_mut(&id).filter(|dial| matches!(dial.state, State::Resolving(_))) else {
             return;
         };
         match result {
             Ok(addresses) => {
                 dial.steps.end(DialStep::Resolved, now);
-                let order = self.core.addresses.order(addresses, Duration::from_millis(self.core.shared.now));
-                self.race(driver, id, order.into_iter().map(Address::Tcp).collect());
+                let order = self.addresses.order(addresses, Duration::from_millis(shared.now));
+                self.race(driver, id, order.into_iter().map(Address::Tcp).collect(), shared);
             }
             // Reported in a later call, since the application does not know the dial's id yet.
             Err(error) => {
                 dial.state = State::Failed(error);
-                self.core.dial_timers.push(Reverse((self.core.shared.now, id)));
+                self.timers.push(Reverse((shared.now, id)));
             }
         }
     }
 
-    fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>) {
-        let (now, usual) = (self.core.shared.now, self.core.shared.config.deadlines.connect);
-        let Some(dial) = self.core.dials.get_mut(&id) else { return };
-        let longest = dial.target.connect.unwrap_or(usual);
-        dial.state = State::Racing(Race::new(addresses, now, now + millis(longest)));
-        self.next_attempt(driver, id);
+    fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>, shared: &Shared) {
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        let longest = dial.target.connect.unwrap_or(shared.config.deadlines.connect);
+        dial.state = State::Racing(Race::new(addresses, shared.now, shared.now + millis(longest)));
+        self.next_attempt(driver, id, shared);
     }
 
     /// Connects to the next address, or fails the dial if no address and no attempt is left.
-    fn next_attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
-        loop {
-            let Some(Dial { state: State::Racing(race), target, .. }) = self.core.dials.get_mut(&id) else { return };
-            let Some(address) = race.next_address() else { break };
+    fn next_attempt(&mut self, driver: &mut dyn Driver, id: DialId, shared: &Shared) {
+        let Some(Dial { state, target, .. }) = self.dials.get_mut(&id) else { return };
+        let State::Racing(race) = state else { return };
+        while let Some(address) = race.next_address() {
             let begun = match &target.source {
                 Some(source) => driver.connect_from(&address, source),
                 None => driver.connect(&address),
@@ -175,102 +223,54 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             match begun {
                 Ok(token) => {
                     race.attempts.push((token, address));
-                    race.next_at = self.core.shared.now + ATTEMPT_DELAY;
-                    let due = race.due();
-                    self.put(token, Slot::Attempt(token, id));
-                    self.core.dial_timers.push(Reverse((due, id)));
+                    race.next_at = shared.now + ATTEMPT_DELAY;
+                    self.attempts.insert(token, id);
+                    self.timers.push(Reverse((race.due(), id)));
                     return;
                 }
                 Err(error) => {
                     let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-                    self.core.addresses.note(tcp, &error, self.core.shared.now);
+                    self.addresses.note(tcp, &error, shared.now);
                 }
             }
         }
-        let Some(dial) = self.core.dials.get_mut(&id) else { return };
-        let State::Racing(race) = &mut dial.state else { return };
+        let due = if race.is_lost() { shared.now } else { race.end };
         if race.is_lost() {
-            dial.state = State::Failed(race.error());
-            self.core.dial_timers.push(Reverse((self.core.shared.now, id)));
-        } else {
-            let end = race.end;
-            self.core.dial_timers.push(Reverse((end, id)));
+            *state = State::Failed(race.error());
         }
+        self.timers.push(Reverse((due, id)));
     }
 
-    pub(crate) fn attempt_connected(&mut self, driver: &mut dyn Driver, token: Token) {
-        let Some(Slot::Attempt(attempt, id)) = self.core.slots.get(token.index as usize) else { return };
-        let (attempt, id) = (*attempt, *id);
-        if attempt != token {
-            return;
-        }
-        self.put(token, Slot::Free);
-        let Some(Dial { state: State::Racing(race), target, .. }) = self.core.dials.get_mut(&id) else {
+    /// A socket is connected. Returns its dial, if that still waits for one, and closes the other attempts.
+    pub(crate) fn connected(
+        &mut self,
+        driver: &mut dyn Driver,
+        token: Token,
+        shared: &Shared,
+    ) -> Option<(DialId, Arc<Target>)> {
+        let id = self.attempts.remove(&token)?;
+        let Some(Dial { state: State::Racing(race), target, .. }) = self.dials.get_mut(&id) else {
             driver.close(token, true);
-            return;
+            return None;
         };
         let won = race.attempts.iter().find(|(attempt, _)| *attempt == token);
         let address = won.and_then(|(_, address)| tcp_of(address));
         let losers: Vec<_> = race.end_attempts().into_iter().filter(|&other| other != token).collect();
         let target = target.clone();
         self.close_attempts(driver, losers);
-        if let Some(dial) = self.core.dials.get_mut(&id) {
+        if let Some(dial) = self.dials.get_mut(&id) {
             dial.state = State::Linked(token);
             dial.address = address;
-            dial.steps.end(DialStep::Connected, self.core.clock.elapsed());
+            dial.steps.end(DialStep::Connected, shared.clock.elapsed());
         }
-        self.begin(driver, token, id, &target);
+        Some((id, target))
     }
 
-    /// The socket is connected: begins with the proxy, TLS or HTTP.
-    fn begin(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, target: &Target) {
-        let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
-        let session = match self.core.session_to(target) {
-            Ok(session) => session,
-            Err(error) => {
-                driver.close(token, true);
-                self.core.fail_dial(id, ConnectError::Ended(Cause::Tls(error)));
-                return;
-            }
-        };
-        let opened = self
-            .core
-            .guard(format_args!("dial {id}"), |core| core.open_link(token, Phase::Tls, session, peer, Some(id)));
-        let Some(link) = opened else {
-            driver.close(token, true);
-            return self.core.fail_dial(id, ConnectError::Ended(Cause::Panicked));
-        };
-        self.put_link(link);
-        self.visit(driver, token, |core, driver, link| {
-            if let Some(longest) = target.connect {
-                link.clock.phase_end = core.shared.now + millis(longest);
-                core.schedule(link);
-            }
-            let begun = match &target.proxy {
-                Some(proxy) => match target.tunnel(proxy.clone(), link.wire.buf(&mut core.shared.pool)) {
-                    Ok(tunnel) => {
-                        link.phase = Phase::Proxy(Box::new(tunnel));
-                        Ok(())
-                    }
-                    Err(error) => return core.dial_failed(link, Phase::GONE, error),
-                },
-                None => {
-                    if !target.preface.is_empty() {
-                        link.wire.buf(&mut core.shared.pool).put(&target.preface);
-                    }
-                    inbound::secure(&mut Inbound { core, driver, link })
-                }
-            };
-            if let Err(stop) = begun {
-                core.stop(link, stop);
-            }
-        });
-    }
-
-    pub(crate) fn attempt_failed(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, end: End) {
+    /// A socket did not connect.
+    pub(crate) fn attempt_failed(&mut self, driver: &mut dyn Driver, token: Token, end: End, shared: &Shared) {
+        let Some(id) = self.attempts.remove(&token) else { return };
         driver.close(token, false);
-        self.put(token, Slot::Free);
-        let Some(Dial { state: State::Racing(race), .. }) = self.core.dials.get_mut(&id) else { return };
+        let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
         let error = match end {
             End::Failed(error) => error,
             End::Finished | End::Faulty(_) => std::io::ErrorKind::ConnectionReset.into(),
@@ -278,71 +278,67 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
             let (_, address) = race.attempts.swap_remove(at);
             let (tcp, error) = (tcp_of(&address), race.lose(address, error));
-            self.core.addresses.note(tcp, &error, self.core.shared.now);
+            self.addresses.note(tcp, &error, shared.now);
         }
-        self.next_attempt(driver, id);
+        self.next_attempt(driver, id, shared);
     }
 
-    /// Handles every dial whose timer is due. A timer may be stale; the state decides.
-    pub(crate) fn expire_dials(&mut self, driver: &mut dyn Driver) {
-        let now = self.core.shared.now;
-        while let Some(Reverse((at, id))) = self.core.dial_timers.peek().copied() {
-            if at > now {
-                return;
-            }
-            self.core.dial_timers.pop();
-            let Some(dial) = self.core.dials.get_mut(&id) else { continue };
+    /// The next dial for which the caller has something to do. A timer may be stale; the state decides.
+    pub(crate) fn next_due(&mut self, driver: &mut dyn Driver, shared: &Shared) -> Option<DialDue> {
+        let now = shared.now;
+        while self.due() <= now {
+            let Reverse((_, id)) = self.timers.pop()?;
+            let Some(dial) = self.dials.get_mut(&id) else { continue };
             match &mut dial.state {
-                State::Waiting(at) if *at <= now => self.attempt(driver, id),
+                State::Waiting(at) if *at <= now => return Some(DialDue::Attempt(id)),
                 State::Failed(_) => {
                     if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Resolving(Tick::MAX)) {
-                        self.core.fail_dial(id, error);
+                        return Some(DialDue::Failed(id, error));
                     }
                 }
                 State::Resolving(end) if *end <= now => {
-                    let usual = self.core.shared.config.deadlines.connect;
-                    let (host, longest) = (dial.target.first_hop().0, dial.target.connect.unwrap_or(usual));
+                    let longest = dial.target.connect.unwrap_or(shared.config.deadlines.connect);
+                    let host = dial.target.first_hop().0;
                     let error = format!("{host} was not resolved within {longest:?}: is its name server reachable?");
-                    self.core.fail_dial(id, ConnectError::Resolve(error));
+                    return Some(DialDue::Failed(id, ConnectError::Resolve(error)));
                 }
                 State::Racing(race) if race.end <= now => {
                     let error = ConnectError::Ended(Cause::Timeout(Deadline::Connect));
-                    let silent: Vec<_> = race.attempts.iter().map(|(_, address)| tcp_of(address)).collect();
+                    for (_, address) in &race.attempts {
+                        self.addresses.note(tcp_of(address), &error, now);
+                    }
                     let attempts = race.end_attempts();
                     self.close_attempts(driver, attempts);
-                    silent
-                        .into_iter()
-                        .for_each(|address| self.core.addresses.note(address, &error, self.core.shared.now));
-                    self.core.fail_dial(id, error);
+                    return Some(DialDue::Failed(id, error));
                 }
-                State::Racing(race) if race.next_at <= now => self.next_attempt(driver, id),
+                State::Racing(race) if race.next_at <= now => self.next_attempt(driver, id, shared),
                 _ => {}
             }
         }
+        None
     }
 
-    /// Ends every attempt, for a drain. Existing connections are left to the drain.
-    pub(crate) fn cancel_dials(&mut self, driver: &mut dyn Driver) {
-        let racing = self.core.dials.values_mut().filter_map(|dial| match &mut dial.state {
-            State::Racing(race) => Some(race.end_attempts()),
-            _ => None,
-        });
-        let mut attempts: Vec<_> = racing.flatten().collect();
+    /// Ends every attempt, for a drain. Returns the dials without a connection, which fail. Connections are left to the drain.
+    pub(crate) fn cancel(&mut self, driver: &mut dyn Driver) -> Vec<DialId> {
+        let mut attempts: Vec<_> = self.attempts.keys().copied().collect();
         // In an order that does not depend on the map's.
         attempts.sort_unstable();
+        for dial in self.dials.values_mut() {
+            if let State::Racing(race) = &mut dial.state {
+                race.attempts.clear();
+            }
+        }
         self.close_attempts(driver, attempts);
-        let given_up = self.core.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked(_)));
+        let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked(_)));
         let mut given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
         given_up.sort_unstable();
-        for id in given_up {
-            self.core.fail_dial(id, ConnectError::Ended(Cause::Stopped));
-        }
+        given_up
     }
 
     fn close_attempts(&mut self, driver: &mut dyn Driver, attempts: Vec<Token>) {
         for token in attempts {
             driver.close(token, true);
-            self.put(token, Slot::Free);
+            self.attempts.remove(&token);
         }
     }
 }

@@ -14,6 +14,7 @@ use tautline_buf::Buf;
 use tautline_conn::closed::ConnectError;
 use tautline_conn::proxy::{Proxy, Tunnel};
 use tautline_io::{Address, Source, TcpOptions, Token};
+use tautline_tls::Engine;
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{self, HeadLimits, Opening, Options, ascii_name, split_zone};
 
@@ -316,6 +317,12 @@ impl Target {
     pub fn host(&self) -> &str {
         let host = self.bare_host();
         host.split_once('%').map_or(host, |(address, _)| address)
+    }
+
+    /// A new session: without TLS if that is what the engine has for its scheme.
+    pub(crate) fn session<E: Engine>(&self, engine: &E) -> Result<E::Session, tautline_tls::Error> {
+        let plain = if self.is_secure() { None } else { engine.connect_plain() };
+        plain.map_or_else(|| engine.connect(&self.tls_name()), Ok)
     }
 
     /// The name that the server's certificate must have: [`server_name`](field@Self::server_name), or the host.

@@ -31,7 +31,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let is_chunked = request.version() == Version::HTTP_11;
         let framing = if is_chunked { Framing::Chunked } else { Framing::UntilEnd };
         let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(request) };
-        let date = self.date();
+        let date = self.shared.date();
         self.shared.visit.spend(REQUEST);
         let out = link.out.raw(&mut self.shared.pool);
         let (has_body, _) = handshake::write_response_head(&response, framing, reply, Some(&date), out);
@@ -57,6 +57,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             tls: &tls,
             times: None,
         };
-        link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_open(conn, &opening));
+        link.lend(Some(driver), &mut self.shared, &mut self.links, |conn| {
+            self.application.handler.on_open(conn, &opening)
+        });
     }
 }

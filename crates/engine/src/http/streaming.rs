@@ -8,6 +8,7 @@ use crate::http::content::{Content, ContentSource};
 use crate::link::phase::{Phase, Streaming};
 use crate::link::state::Link;
 use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use crate::turn::visit::{BYTES, REQUEST};
 use http::{Request, Response, Version};
 use log::Level;
@@ -27,39 +28,6 @@ const ROOM: usize = 1 << 10;
 const SIZE_LINE: usize = 7;
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Begins to answer a request with content that is made while it is sent.
-    pub(crate) fn respond_stream(
-        &mut self,
-        link: &mut Link<E::Session, H::State>,
-        request: &Request<()>,
-        response: Response<Content>,
-    ) {
-        self.access.note_answer(link, response.status(), &self.shared);
-        let framing = match response.body().len {
-            Some(len) => Framing::Length(len),
-            None if request.version() == Version::HTTP_11 => Framing::Chunked,
-            None => Framing::UntilEnd,
-        };
-        let (reply, date) = (self.framing_of(link, request), self.date());
-        let out = link.out.raw(&mut self.shared.pool);
-        let (has_body, keep_alive) = handshake::write_response_head(&response, framing, reply, Some(&date), out);
-        let Content { source, len } = response.into_body();
-        self.shared.visit.spend(REQUEST);
-        // It counts as plain HTTP from now on: it gives way to others, but has no deadline other than to send.
-        self.admission.keep_for_http(link, &self.shared);
-        let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
-        link.phase = Phase::Streaming(Box::new(Streaming {
-            head,
-            source,
-            left: if has_body { len.unwrap_or(u64::MAX) } else { 0 },
-            chunked: has_body && framing == Framing::Chunked,
-            is_measured: len.is_some(),
-            keep_alive,
-            peer_finished: false,
-            rest: Buf::new(),
-        }));
-    }
-
     /// Sends the next pieces of a response, as many as the driver takes.
     pub(crate) fn stream(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         while let Phase::Streaming(streaming) = &mut link.phase {
@@ -67,8 +35,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 // The driver reports when the client has taken the bytes.
                 return;
             }
-            if self.shared.visit.is_over(&self.clock) {
-                return self.rest(link);
+            if self.shared.visit.is_over(&self.shared.clock) {
+                return self.shared.rest(link);
             }
             let (plain, most) = (link.session.is_plain().then_some(link.token), self.shared.visit.left() as u64);
             let sent = plain.map_or(0, |token| streaming.send_file(driver, token, most));
@@ -77,8 +45,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let out = link.out.raw(&mut self.shared.pool);
             match streaming.put_piece(out) {
                 Ok(is_last) => {
-                    if is_last {
-                        self.end_stream(link);
+                    if is_last && let Phase::Streaming(streaming) = std::mem::replace(&mut link.phase, Phase::Tls) {
+                        let Streaming { head, keep_alive, peer_finished, rest, .. } = *streaming;
+                        link.phase = Phase::Request(head);
+                        if keep_alive && !peer_finished && self.shared.drain_end.is_none() {
+                            // Another request may follow.
+                            self.admission.keep_for_http(link, &self.shared);
+                            self.schedule(link);
+                            link.keep_plain(rest, &mut self.shared.pool);
+                        } else {
+                            self.end(link, Phase::finishing(peer_finished), Cause::Local);
+                        }
                     }
                     link.flush(driver, &mut self.shared);
                 }
@@ -90,24 +67,40 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
         }
     }
+}
 
-    /// The response is complete: another request may follow.
-    fn end_stream(&mut self, link: &mut Link<E::Session, H::State>) {
-        let Phase::Streaming(streaming) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
-        let Streaming { head, keep_alive, peer_finished, rest, .. } = *streaming;
-        link.phase = Phase::Request(head);
-        if !keep_alive || peer_finished || self.drain_end.is_some() {
-            return self.end(link, Phase::finishing(peer_finished), Cause::Local);
-        }
-        self.admission.keep_for_http(link, &self.shared);
-        self.schedule(link);
-        link.keep_plain(rest, &mut self.shared.pool);
+impl<S, T> Link<S, T> {
+    /// Begins to answer a request with content that is made while it is sent.
+    pub(crate) fn begin_stream(&mut self, request: &Request<()>, response: Response<Content>, shared: &mut Shared) {
+        let framing = match response.body().len {
+            Some(len) => Framing::Length(len),
+            None if request.version() == Version::HTTP_11 => Framing::Chunked,
+            None => Framing::UntilEnd,
+        };
+        let (reply, date) = (shared.framing_of(self, request), shared.date());
+        let out = self.out.raw(&mut shared.pool);
+        let (has_body, keep_alive) = handshake::write_response_head(&response, framing, reply, Some(&date), out);
+        let Content { source, len } = response.into_body();
+        shared.visit.spend(REQUEST);
+        let Phase::Request(head) = std::mem::replace(&mut self.phase, Phase::Tls) else { return };
+        self.phase = Phase::Streaming(Box::new(Streaming {
+            head,
+            source,
+            left: if has_body { len.unwrap_or(u64::MAX) } else { 0 },
+            chunked: has_body && framing == Framing::Chunked,
+            is_measured: len.is_some(),
+            keep_alive,
+            peer_finished: false,
+            rest: Buf::new(),
+        }));
     }
+}
 
+impl Shared {
     /// The framing of the response to a request.
-    pub(crate) fn framing_of(&self, link: &Link<E::Session, H::State>, request: &Request<()>) -> handshake::Reply {
+    pub(crate) fn framing_of<S, T>(&self, link: &Link<S, T>, request: &Request<()>) -> handshake::Reply {
         // This answer is the last if too many bytes of earlier answers wait.
-        let has_room = link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        let has_room = link.out.buffered(&link.wire) <= self.config.limits.pause_receive_above;
         framing_of(request, has_room && self.drain_end.is_none())
     }
 }

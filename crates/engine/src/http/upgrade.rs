@@ -5,21 +5,19 @@ use crate::config::Config;
 use crate::dial::times::DialStep;
 use crate::handler::{Handler, Opening};
 use crate::http::reply::{Later, Reply, Upgrade};
-use crate::http::request::Request;
-use crate::http::ticket::Source;
 use crate::http::wanted::Wanted;
 use crate::ids::DialId;
 use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
 use crate::link::phase::{Answer, Asked, Pages, Phase, Raw};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
+use crate::raw::event::RawEvent;
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
 use crate::turn::visit::REQUEST;
 use http::StatusCode;
 use log::Level;
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_conn::closed::Cause;
 use tautline_conn::frames;
@@ -35,7 +33,7 @@ use tautline_ws::handshake::{self, HandshakeError, Negotiated, Refusal};
 use tautline_ws::{Decoder, Role};
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Makes a connection. The handshake deadline runs until it is open.
+    /// Makes a connection; `None` if the application's default for its state panics. The handshake deadline runs until it is open.
     pub(crate) fn open_link(
         &mut self,
         token: Token,
@@ -43,7 +41,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         session: E::Session,
         peer: Address,
         dial: Option<DialId>,
-    ) -> Box<Link<E::Session, H::State>> {
+    ) -> Option<Box<Link<E::Session, H::State>>> {
+        let of = format_args!("a connection from {peer}");
+        let state = self.application.guard(&mut self.shared, of, |_, _| H::State::default())?;
         let config = &self.shared.config;
         let role = if dial.is_some() { Role::Client } else { Role::Server };
         let now = self.shared.now;
@@ -59,7 +59,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             wire: Wire::new(),
             info: Info { peer, dial },
             cold: None,
-            state: H::State::default(),
+            state,
             paused: false,
             driver_paused: false,
             dirty: false,
@@ -74,7 +74,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let memory = memory_of(&link, &self.engine);
         self.admission.begin_connection(&link, memory, &mut self.shared);
         self.schedule(&mut link);
-        link
+        Some(link)
     }
 
     /// TLS is established, or there is none: begins HTTP.
@@ -102,13 +102,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return Ok(());
         };
         if !link.session.is_plain() {
-            self.end_step(dial, DialStep::Secured);
+            self.dialer.end_step(dial, DialStep::Secured, &self.shared);
         }
-        let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
+        let Some(target) = self.dialer.target(Some(dial)).cloned() else {
             return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
         };
         if target.raw {
-            self.open_raw(link, dial);
+            let before = std::mem::replace(&mut link.phase, Phase::Raw(Raw::new(None)));
+            self.admission.end_handshake(link, &before, &self.shared);
+            let _ = self.dialer.opened(dial, &self.shared);
+            self.schedule(link);
+            self.report_raw(None, link, RawEvent::Opened);
             return Ok(());
         }
         let options = target.options(self.shared.config.limits.head);
@@ -116,47 +120,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
         link.phase = Phase::Answer(Answer::to(opening, link.out.raw(&mut self.shared.pool)));
         Ok(())
-    }
-
-    /// The bytes of a connection that are no request may be those of another protocol.
-    pub(crate) fn hint_at_protocol(&mut self, link: &Link<E::Session, H::State>, plain: &[u8]) {
-        let Phase::Request(head) = &link.phase else { return };
-        if head.body.is_some() {
-            return;
-        }
-        let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
-        // 22 is the type of a TLS handshake record. No HTTP request begins with it.
-        if link.session.is_plain() && begun.first() == Some(&22) {
-            let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
-            self.shared.log_peer(Level::Info, &link.info.peer, hint);
-        }
-        if self.engine.is_plain() && !head.answered {
-            self.shared.hint_at_header(link, looks_like(begun));
-        }
-    }
-
-    /// Asks the application for its reply to a request, and acts on it.
-    pub(crate) fn ask(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        request: http::Request<()>,
-        body: &[u8],
-    ) {
-        let (tls, number) = (link.session.tls_info(), self.next_ticket);
-        let source = Source {
-            shard: &self.shared.remote,
-            token: link.token,
-            number,
-            has_room: self.admission.unanswered < self.shared.config.limits.max_unanswered,
-            wanted: OnceCell::new(),
-        };
-        let via = link.cold.as_ref().and_then(|cold| cold.via());
-        let asked = Request { source: Some(&source), body, via, ..Request::new(&request, &link.info.peer, &tls) };
-        let reply = self.handler.on_request(&asked);
-        let wanted = source.wanted.into_inner();
-        self.next_ticket += u64::from(wanted.is_some());
-        self.reply(driver, link, request, reply, wanted);
     }
 
     /// Acts on the application's reply to a request. `wanted` belongs to the request's ticket, if there is one.
@@ -171,10 +134,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match (reply, wanted) {
             (Reply::Upgrade(upgrade), _) => self.upgrade(driver, link, &request, upgrade),
             (Reply::Respond(response), _) => self.respond(link, &request, &response),
-            (Reply::Stream(response), _) => self.respond_stream(link, &request, response),
+            (Reply::Stream(response), _) => {
+                self.access.note_answer(link, response.status(), &self.shared);
+                // It counts as plain HTTP from now on: it gives way to others, but has no deadline other than to send.
+                self.admission.keep_for_http(link, &self.shared);
+                link.begin_stream(&request, response, &mut self.shared);
+            }
             (Reply::Push(push), _) => self.push(driver, link, &request, push),
-            (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.next_ticket => {
-                self.wait_for_answer(link, request, number, wanted);
+            (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.admission.next_ticket => {
+                if link.phase.wait(request, Asked { number, rest: Buf::new(), wanted }) {
+                    self.admission.unanswered += 1;
+                    self.admission.leave_crowd(link);
+                    link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
+                    self.schedule(link);
+                }
             }
             (Reply::Later(_), _) => {
                 log::error!("a request was answered with the mark of another request");
@@ -191,7 +164,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         response: &http::Response<Vec<u8>>,
     ) {
         self.access.note_answer(link, response.status(), &self.shared);
-        let (reply, date) = (self.framing_of(link, request), self.date());
+        let (reply, date) = (self.shared.framing_of(link, request), self.shared.date());
         self.shared.visit.spend(REQUEST + response.body().len());
         let out = link.out.raw(&mut self.shared.pool);
         if handshake::write_response(response, reply, Some(&date), out) {
@@ -225,7 +198,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.opened(driver, link, negotiated, Some(request), None);
             }
             Err(Flaw::Request(refused)) => {
-                let date = self.date();
+                let date = self.shared.date();
                 refuse(request, &refused, &date, link.out.raw(&mut self.shared.pool));
                 self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
                 self.shared.counters.handshakes_failed.add(1);
@@ -254,7 +227,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if request.is_some() {
             self.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &self.shared);
         }
-        let deflate = negotiated.deflate.zip(self.deflate_config(link));
+        let deflate = match link.info.dial {
+            dial @ Some(_) => self.dialer.target(dial).and_then(|target| target.deflate),
+            None => self.shared.config.upgrade.deflate,
+        };
+        let deflate = negotiated.deflate.zip(deflate);
         let Config { limits, streaming, .. } = &*self.shared.config;
         frames::open(&mut link.decoder, &mut link.out, deflate.as_ref(), limits.max_message, *streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
@@ -264,15 +241,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let before = std::mem::replace(&mut link.phase, Phase::Open);
         link.clock.phase_end = self.shared.now;
         self.admission.end_handshake(link, &before, &self.shared);
-        let mut times = None;
-        if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
-            dial.opened = self.shared.now;
-            if let Some(address) = &dial.address {
-                self.addresses.opened(address);
-            }
-            dial.steps.end(DialStep::Upgraded, self.clock.elapsed());
-            times = Some(dial.steps.times());
-        }
+        let times = link.info.dial.and_then(|dial| self.dialer.opened(dial, &self.shared));
         self.shared.counters.open.add(1);
         self.shared.counters.opened.add(1);
         self.schedule(link);
@@ -286,31 +255,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             tls: &tls,
             times,
         };
-        link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_open(conn, &opening));
-    }
-
-    fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {
-        match link.info.dial {
-            Some(dial) => self.dials.get(&dial).and_then(|dial| dial.target.deflate),
-            None => self.shared.config.upgrade.deflate,
-        }
-    }
-
-    /// A request waits for the application's answer.
-    pub(crate) fn wait_for_answer(
-        &mut self,
-        link: &mut Link<E::Session, H::State>,
-        request: http::Request<()>,
-        number: u64,
-        wanted: Wanted,
-    ) {
-        if !link.phase.wait(request, Asked { number, rest: Buf::new(), wanted }) {
-            return;
-        }
-        self.admission.unanswered += 1;
-        self.admission.leave_crowd(link);
-        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
-        self.schedule(link);
+        link.lend(Some(driver), &mut self.shared, &mut self.links, |conn| {
+            self.application.handler.on_open(conn, &opening)
+        });
     }
 }
 
@@ -322,5 +269,22 @@ impl Shared {
         let outcomes = self.remote.live_outcomes();
         let times = if link.session.tls_info().resumed { &outcomes.resumed } else { &outcomes.full };
         times.add(took);
+    }
+
+    /// The bytes of a connection that are no request may be those of another protocol.
+    pub(crate) fn hint_at_protocol<S: Session, T>(&mut self, link: &Link<S, T>, plain: &[u8], is_plain: bool) {
+        let Phase::Request(head) = &link.phase else { return };
+        if head.body.is_some() {
+            return;
+        }
+        let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
+        // 22 is the type of a TLS handshake record. No HTTP request begins with it.
+        if link.session.is_plain() && begun.first() == Some(&22) {
+            let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
+            self.log_peer(Level::Info, &link.info.peer, hint);
+        }
+        if is_plain && !head.answered {
+            self.hint_at_header(link, looks_like(begun));
+        }
     }
 }

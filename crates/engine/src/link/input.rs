@@ -29,7 +29,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         self.shared.scratch = Some(scratch);
         if let Some(token) = self.shared.passing.filled.take() {
-            self.shared.send_filled(&mut self.slots, driver, token);
+            self.shared.send_filled(&mut self.links, driver, token);
         }
         if let Err(stop) = result {
             self.stop(link, stop);
@@ -43,7 +43,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
     ) -> Result<(), Stop> {
         link.held = false;
-        if let Some(probe) = &mut self.probe {
+        if let Some(probe) = &mut self.shared.probe {
             probe.resumed();
         }
         let mut inbound = Inbound { core: self, driver, link };

@@ -12,6 +12,7 @@ use crate::link::visitor::Visited;
 use crate::turn::core::Core;
 use core::ops::ControlFlow;
 use http::StatusCode;
+use tautline_conn::closed::Cause;
 use tautline_conn::frames::{self, Read};
 use tautline_conn::inbound::{Inward, Parts, Step};
 use tautline_conn::proxy_header::{ProxyHeader, looks_like};
@@ -36,22 +37,26 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
 
     fn tunneled(&mut self) {
         if let Some(dial) = self.link.info.dial {
-            self.core.end_step(dial, DialStep::Tunneled);
+            self.core.dialer.end_step(dial, DialStep::Tunneled, &self.core.shared);
         }
     }
 
     fn announced(&mut self, header: ProxyHeader) {
-        self.core.note_header(self.link, header);
+        if !self.core.admission.note_header(self.link, header, &mut self.core.shared) {
+            self.core.end(self.link, Phase::Gone { reset: true }, Cause::Overloaded);
+        }
     }
 
     fn next_step(&mut self, bytes: &[u8]) -> Result<Step, Stop> {
-        self.core.next_step(self.link, bytes)
+        let Core { offloading, engine, admission, shared, .. } = &mut *self.core;
+        offloading.next_step(self.link, bytes, engine, admission, shared)
     }
 
     fn handshake(&mut self, bytes: &mut [u8]) -> Result<(usize, Handshake), Stop> {
         let header = looks_like(bytes);
-        let step = self.core.handshake_step(self.link, bytes);
-        step.inspect_err(|_| self.core.shared.hint_at_header(self.link, header))
+        let Core { offloading, openings, shared, .. } = &mut *self.core;
+        let step = offloading.handshake_step(self.link, bytes, &mut openings.pace, shared);
+        step.inspect_err(|_| shared.hint_at_header(self.link, header))
     }
 
     fn secured(&mut self) -> Result<(), Stop> {
@@ -70,23 +75,23 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
 
     #[inline]
     fn opens(&mut self) {
-        if let Some(probe) = &mut self.core.probe {
+        if let Some(probe) = &mut self.core.shared.probe {
             probe.opening();
         }
     }
 
     #[inline]
     fn opened(&mut self) {
-        if let Some(probe) = &mut self.core.probe {
+        if let Some(probe) = &mut self.core.shared.probe {
             probe.opened();
         }
     }
 
     #[inline]
     fn yields(&mut self) -> bool {
-        let is_over = self.core.shared.visit.is_over(&self.core.clock);
+        let is_over = self.core.shared.visit.is_over(&self.core.shared.clock);
         if is_over {
-            self.core.rest(self.link);
+            self.core.shared.rest(self.link);
         }
         is_over
     }
@@ -98,8 +103,8 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
     fn headed(&mut self, request: http::Request<()>) -> Option<http::Request<()>> {
         let Self { core, driver, link } = self;
         core.access.note_request(link, &request, &core.shared);
-        core.note_forwarded(link, request.headers());
-        if core.drain_end.is_some() {
+        core.admission.note_forwarded(link, request.headers(), &mut core.shared);
+        if core.shared.drain_end.is_some() {
             core.reply(*driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
             return None;
         }
@@ -109,12 +114,14 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
 
     fn requested(&mut self, request: http::Request<()>, body: Option<BodyReader>) -> Result<(), Stop> {
         let body = body.as_ref().map_or(&[][..], BodyReader::content);
-        self.core.ask(self.driver, self.link, request, body);
+        let Core { application, admission, shared, .. } = &mut *self.core;
+        let (reply, wanted) = application.ask(self.link, &request, body, admission, shared);
+        self.core.reply(self.driver, self.link, request, reply, wanted);
         Ok(())
     }
 
     fn unreadable(&mut self, plain: &[u8]) {
-        self.core.hint_at_protocol(self.link, plain);
+        self.core.shared.hint_at_protocol(self.link, plain, self.core.engine.is_plain());
     }
 
     fn established(&mut self, established: Established) {
@@ -128,7 +135,7 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
             // A client has nothing to say while it reads its response.
             return Ok(plain.len());
         }
-        let Core { shared, slots, handler, probe, clock: time, .. } = &mut *self.core;
+        let Core { shared, links, application, .. } = &mut *self.core;
         let Link {
             token, phase, session, decoder, out, wire, info, cold, state, paused, answered, kernel, clock, ..
         } = &mut *self.link;
@@ -142,14 +149,12 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
             info,
             state,
             paused,
-            slots,
+            slots: links,
         };
         // All that it refers to lies elsewhere, so that the compiler can keep its fields in registers.
         let mut visitor = Visited {
             conn: &mut conn,
-            handler,
-            probe,
-            clock: time,
+            handler: &mut application.handler,
             last_message: &mut clock.phase_end,
             answered,
             may_hold_back,
@@ -157,12 +162,13 @@ impl<E: Engine, H: Handler> Inward for Inbound<'_, E, H> {
         };
         let read = frames::read(decoder, plain, &mut visitor)?;
         if visitor.is_over {
-            self.core.rest(self.link);
+            self.core.shared.rest(self.link);
         }
         match read {
             Read::Used(used) => Ok(used),
             Read::Closed(code, reason) => {
-                self.core.peer_closed(self.link, code, reason);
+                let (end, cause) = self.link.answer_close(code, reason);
+                self.core.end(self.link, end, cause);
                 Ok(plain.len())
             }
         }

@@ -1,33 +1,32 @@
 //! Hands the records of established connections to the kernel.
 
-use crate::handler::Handler;
 use crate::link::kernel_tls::Handover;
 use crate::link::phase::Phase;
 use crate::link::state::Link;
-use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_buf::kernel_tls::Direction;
 use tautline_io::Driver;
-use tautline_tls::{Engine, Session};
+use tautline_tls::Session;
 use tautline_ws::CloseCode;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<S: Session, T> Link<S, T> {
     /// Gives the kernel the keys of each direction that is between two records, and closes a connection whose key is used up.
-    pub(crate) fn enter_kernel(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if !(matches!(link.phase, Phase::Request(_) | Phase::Answer(_)) || link.phase.is_open()) {
+    pub(crate) fn enter_kernel(&mut self, driver: &mut dyn Driver, shared: &mut Shared) {
+        if !(matches!(self.phase, Phase::Request(_) | Phase::Answer(_)) || self.phase.is_open()) {
             return;
         }
-        if link.kernel.has(Handover::TRANSMIT) && link.wire.is_flushed() {
-            give(driver, link, Direction::Transmit);
+        if self.kernel.has(Handover::TRANSMIT) && self.wire.is_flushed() {
+            give(driver, self, Direction::Transmit);
         }
         // Carried bytes are still protected: a partial record, or whole records that are held back.
-        if link.kernel.has(Handover::RECEIVE) && link.carry.is_empty() {
-            give(driver, link, Direction::Receive);
+        if self.kernel.has(Handover::RECEIVE) && self.carry.is_empty() {
+            give(driver, self, Direction::Receive);
         }
-        if link.kernel.has(Handover::TRANSMITS) && link.phase.takes_messages() && link.session.is_kernel_worn_out() {
-            log::info!("{}: closing: its TLS key is used up, and the kernel takes no other", link.info.peer);
-            link.close(CloseCode::SERVICE_RESTART, "the connection's key is used up: connect again");
-            self.shared.dirty.push(link.token);
+        if self.kernel.has(Handover::TRANSMITS) && self.phase.takes_messages() && self.session.is_kernel_worn_out() {
+            log::info!("{}: closing: its TLS key is used up, and the kernel takes no other", self.info.peer);
+            self.close(CloseCode::SERVICE_RESTART, "the connection's key is used up: connect again");
+            shared.dirty.push(self.token);
         }
     }
 }

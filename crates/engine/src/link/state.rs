@@ -3,6 +3,7 @@ use crate::link::info::{Cold, Info};
 use crate::link::kernel_tls::Handover;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::{Phase, Transport};
+use crate::raw::lent::Raw;
 use crate::raw::slots::Slots;
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
@@ -160,11 +161,39 @@ impl<S, T> Link<S, T> {
     where
         S: Session,
     {
+        act(&mut self.conn(driver, shared, slots))
+    }
+
+    /// Lends a raw connection to the handler.
+    pub(crate) fn lend_raw<R>(
+        &mut self,
+        driver: Option<&mut dyn Driver>,
+        shared: &mut Shared,
+        slots: &mut dyn Slots<T>,
+        act: impl FnOnce(&mut Raw<'_, T>) -> R,
+    ) -> R
+    where
+        S: Session,
+    {
+        shared.joining.terms = None;
+        act(&mut Raw { conn: self.conn(driver, shared, slots) })
+    }
+
+    #[inline]
+    fn conn<'a, 'd: 'a>(
+        &'a mut self,
+        driver: Option<&'d mut dyn Driver>,
+        shared: &'a mut Shared,
+        slots: &'a mut dyn Slots<T>,
+    ) -> Conn<'a, T>
+    where
+        S: Session,
+    {
         // A shorter life, as that of the other parts.
         let driver = driver.map(|driver| driver as &mut dyn Driver);
         // Those are of another call.
         shared.times = None;
-        act(&mut Conn {
+        Conn {
             out: &mut self.out,
             transport: Transport {
                 phase: &mut self.phase,
@@ -178,7 +207,7 @@ impl<S, T> Link<S, T> {
             state: &mut self.state,
             paused: &mut self.paused,
             slots,
-        })
+        }
     }
 
     /// Sends plaintext of a connection that carries others.

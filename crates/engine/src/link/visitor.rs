@@ -2,8 +2,6 @@
 
 use crate::conn::Conn;
 use crate::handler::{Chunk, Handler};
-use crate::probe::Probe;
-use crate::turn::clock::Clock;
 use crate::turn::visit::MESSAGE;
 use core::ops::ControlFlow;
 use tautline_buf::Pool;
@@ -16,8 +14,6 @@ use tautline_ws::Event;
 pub(crate) struct Visited<'v, 'c, H: Handler> {
     pub(crate) conn: &'v mut Conn<'c, H::State>,
     pub(crate) handler: &'v mut H,
-    pub(crate) probe: &'v mut Option<Box<dyn Probe>>,
-    pub(crate) clock: &'v Clock,
     /// When the last message arrived.
     pub(crate) last_message: &'v mut Tick,
     /// [`Link::answered`](crate::link::state::Link).
@@ -36,15 +32,17 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
 
     #[inline]
     fn wants_frame(&mut self, used: usize) -> bool {
-        if used > 0 && self.conn.outlet.shared.visit.is_over(self.clock) {
+        let shared = &mut *self.conn.outlet.shared;
+        if used > 0 && shared.visit.is_over(&shared.clock) {
             self.is_over = true;
             return false;
         }
         if self.may_hold_back && self.conn.holds_back(*self.answered) {
             return false;
         }
-        if let Some(probe) = self.probe {
-            self.conn.outlet.shared.times = None;
+        let shared = &mut *self.conn.outlet.shared;
+        if let Some(probe) = &mut shared.probe {
+            shared.times = None;
             probe.decoding();
         }
         true
@@ -52,7 +50,7 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
 
     #[inline]
     fn decoded(&mut self) {
-        if let Some(probe) = self.probe {
+        if let Some(probe) = &mut self.conn.outlet.shared.probe {
             probe.parsed();
         }
     }
@@ -66,21 +64,23 @@ impl<H: Handler> Visitor for Visited<'_, '_, H> {
         conn.outlet.shared.visit.spend(MESSAGE + len_of(&event));
         match event {
             Event::Message(message) => {
-                conn.outlet.shared.counters.messages_in.add(1);
+                let shared = &mut *conn.outlet.shared;
+                shared.counters.messages_in.add(1);
                 if open {
-                    *self.last_message = conn.outlet.shared.now;
-                    if let Some(probe) = self.probe {
-                        conn.outlet.shared.times = probe.calling(conn.info.dial);
+                    *self.last_message = shared.now;
+                    if let Some(probe) = &mut shared.probe {
+                        shared.times = probe.calling(conn.info.dial);
                     }
                     handler.on_message(conn, message);
                 }
             }
             Event::Chunk { kind, data, first, last } => {
-                conn.outlet.shared.counters.messages_in.add(u64::from(last));
+                let shared = &mut *conn.outlet.shared;
+                shared.counters.messages_in.add(u64::from(last));
                 if open {
-                    *self.last_message = conn.outlet.shared.now;
-                    if last && let Some(probe) = self.probe {
-                        conn.outlet.shared.times = probe.calling(conn.info.dial);
+                    *self.last_message = shared.now;
+                    if last && let Some(probe) = &mut shared.probe {
+                        shared.times = probe.calling(conn.info.dial);
                     }
                     handler.on_chunk(conn, Chunk { kind, data, first, last });
                 }

@@ -17,9 +17,9 @@ use crate::link::phase::Phase;
 use crate::link::state::Link;
 use crate::memory::account::Common;
 use crate::turn::core::Core;
+use crate::turn::links::Links;
 use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
-use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use http::StatusCode;
 use log::Level;
@@ -52,112 +52,127 @@ const fn close_from_and_to(budget: usize, makes_room: bool) -> (usize, usize) {
 }
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
-    /// Takes the application's notes about its memory.
-    fn take_notes(&mut self) {
-        for (token, application) in self.core.shared.account.take_notes() {
-            if let Some(Slot::Link(link)) = self.core.slots.get_mut(token.index as usize)
-                && link.token == token
-                && link.phase.is_open()
-            {
-                let cold = link.cold.get_or_insert_default();
-                let before = cold.kept();
-                cold.more().application = application;
-                self.core.shared.account.keep(token, &before, &cold.kept());
-            }
-        }
-    }
-
-    /// Looks at limits and budget at the end of a turn, if there is reason to.
-    #[inline]
-    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
-        let is_due = self.core.admission.due | (self.core.admission.look_at <= self.core.shared.now);
-        if is_due
-            | self.core.shared.account.is_due(&self.core.shared.pool, self.core.shared.remote.application().bytes())
-        {
-            self.apply_all(driver, is_due);
-        }
-    }
-
+    /// Applies the limits and the budget at the end of a turn, if there is [reason to](Admission::has_reason).
     #[inline(never)]
-    fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
-        self.take_notes();
-        self.core.admission.report_memory(&mut self.core.shared);
-        if self.core.shared.account.grown || self.core.shared.account.due || is_due {
-            self.apply_budget(driver, self.core.shared.account.grown);
+    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
+        let Core { admission, shared, links, .. } = &mut self.core;
+        let is_due = admission.is_due(shared);
+        shared.note_application(links);
+        admission.report_memory(shared);
+        if shared.account.grown || shared.account.due || is_due {
+            let excess = admission.begin_shedding(shared);
+            for token in excess.iter().flatten() {
+                self.visit(driver, *token, |core, _, link| core.shed(link));
+            }
+            if let Some(heaviest) = excess {
+                self.core.admission.end_shedding(&mut self.core.shared, !heaviest.is_empty());
+            }
         }
         if is_due || self.core.admission.due {
             self.apply_limits(driver);
             // Nobody may come by for long.
             self.core.admission.report_memory(&mut self.core.shared);
         }
-        if self.core.shared.account.due {
-            self.core.admission.look_at = self.core.shared.now;
-        } else if self.core.shared.account.awaits_others | self.core.shared.account.refuses_more {
-            self.core.admission.look_at = self.core.admission.look_at.min(self.core.shared.now + RETRY);
+        let Core { admission, shared, .. } = &mut self.core;
+        if shared.account.due {
+            admission.look_at = shared.now;
+        } else if shared.account.awaits_others | shared.account.refuses_more {
+            admission.look_at = admission.look_at.min(shared.now + RETRY);
         }
     }
+}
 
-    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
-    /// ask each other for ever.
-    #[inline(never)]
-    fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
-        let budget = self.core.admission.budget().bytes();
-        let used = self.core.admission.budget().used();
-        self.core.shared.account.looked();
-        self.core.shared.account.due = false;
-        self.core.shared.account.refuses_more = false;
-        let awaited = std::mem::take(&mut self.core.shared.account.awaits_others);
-        let makes_room = self.core.admission.budget().makes_room();
-        if used < refuse_from(budget) && !makes_room {
-            return;
-        }
-        self.core.shared.pool.trim();
-        self.core.admission.report_memory(&mut self.core.shared);
-        let counters = self.core.admission.budget().counters();
-        let used = counters.memory();
-        let (from, to) = close_from_and_to(budget, makes_room);
-        if used <= from as u64 {
-            self.core.admission.budget().make_room(false);
-            return;
-        }
-        if used - counters.memory_pooled <= from as u64 {
-            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
-            // for it must not wake each other all the time.
-            self.core.shared.account.awaits_others = true;
-            if self.core.shared.account.asked_at + RETRY <= self.core.shared.now {
-                self.core.shared.account.asked_at = self.core.shared.now;
-                self.core.admission.membership.check_others();
+impl Shared {
+    /// Takes the application's notes about its memory.
+    fn note_application<S, T>(&mut self, links: &mut Links<S, T>) {
+        for (token, application) in self.account.take_notes() {
+            if let Some(link) = links.get_mut(token)
+                && link.phase.is_open()
+            {
+                let cold = link.cold.get_or_insert_default();
+                let before = cold.kept();
+                cold.more().application = application;
+                self.account.keep(token, &before, &cold.kept());
             }
-            return;
-        }
-        if self.core.admission.is_news(NEWS, self.core.shared.now) {
-            let name = self.core.shared.config.limits.name_of_memory();
-            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
-        }
-        if !self.core.admission.membership.has_its_part() {
-            if grown | awaited {
-                self.core.admission.membership.check_others();
-            }
-            return;
-        }
-        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
-        let heaviest = self.core.shared.account.to_close(excess, MOST);
-        for token in &heaviest {
-            self.visit(driver, *token, |core, _, link| core.shed(link));
-        }
-        self.core.shared.pool.trim();
-        self.core.admission.report_memory(&mut self.core.shared);
-        let is_exceeded = self.core.admission.budget().used() > from as u64;
-        self.core.shared.account.due = is_exceeded && !heaviest.is_empty();
-        // If nothing heavy is left, new connections and subscriptions are refused, until others have gone.
-        self.core.shared.account.refuses_more = is_exceeded && heaviest.is_empty() && !makes_room;
-        if makes_room && !self.core.shared.account.due {
-            self.core.admission.budget().make_room(false);
         }
     }
 }
 
 impl Admission {
+    /// Whether the limits are to be looked at.
+    const fn is_due(&self, shared: &Shared) -> bool {
+        self.due | (self.look_at <= shared.now)
+    }
+
+    /// Whether there is reason to look at limits or budget at the end of a turn.
+    #[inline]
+    pub(crate) fn has_reason(&self, shared: &Shared) -> bool {
+        self.is_due(shared) | shared.account.is_due(&shared.pool, shared.remote.application().bytes())
+    }
+
+    /// The connections that are closed, the heaviest first; `None` if none has to be for this shard's part.
+    ///
+    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
+    /// ask each other for ever.
+    fn begin_shedding(&mut self, shared: &mut Shared) -> Option<Vec<Token>> {
+        let (budget, used) = (self.budget().bytes(), self.budget().used());
+        let grown = shared.account.grown;
+        shared.account.looked();
+        shared.account.due = false;
+        shared.account.refuses_more = false;
+        let awaited = std::mem::take(&mut shared.account.awaits_others);
+        let makes_room = self.budget().makes_room();
+        if used < refuse_from(budget) && !makes_room {
+            return None;
+        }
+        shared.pool.trim();
+        self.report_memory(shared);
+        let counters = self.budget().counters();
+        let used = counters.memory();
+        let (from, to) = close_from_and_to(budget, makes_room);
+        if used <= from as u64 {
+            self.budget().make_room(false);
+            return None;
+        }
+        if used - counters.memory_pooled <= from as u64 {
+            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
+            // for it must not wake each other all the time.
+            shared.account.awaits_others = true;
+            if shared.account.asked_at + RETRY <= shared.now {
+                shared.account.asked_at = shared.now;
+                self.membership.check_others();
+            }
+            return None;
+        }
+        if self.is_news(NEWS, shared.now) {
+            let name = shared.config.limits.name_of_memory();
+            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
+        }
+        if !self.membership.has_its_part() {
+            if grown | awaited {
+                self.membership.check_others();
+            }
+            return None;
+        }
+        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
+        Some(shared.account.to_close(excess, MOST))
+    }
+
+    /// Looks at the memory again, after connections were closed. If nothing heavy is left, new connections and subscriptions are
+    /// refused, until others have gone.
+    fn end_shedding(&self, shared: &mut Shared, has_closed: bool) {
+        let makes_room = self.budget().makes_room();
+        let (from, _) = close_from_and_to(self.budget().bytes(), makes_room);
+        shared.pool.trim();
+        self.report_memory(shared);
+        let is_exceeded = self.budget().used() > from as u64;
+        shared.account.due = is_exceeded && has_closed;
+        shared.account.refuses_more = is_exceeded && !has_closed && !makes_room;
+        if makes_room && !shared.account.due {
+            self.budget().make_room(false);
+        }
+    }
+
     /// Reports a shard's memory to those that share its budget.
     fn report_memory(&self, shared: &mut Shared) {
         let Shared { topics, timers, remote, pool, counters, account, .. } = shared;

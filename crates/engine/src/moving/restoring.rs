@@ -9,10 +9,10 @@ use crate::link::info::Info;
 use crate::link::kernel_tls::Handover;
 use crate::link::phase::{Finish, Linger, Phase, Raw};
 use crate::link::state::{Awaits, Clock, HandshakeCost, Link};
-use crate::moving::restored::Rest;
+use crate::moving::restored::{Moving, Rest};
 use crate::moving::saved::{Life, Outgoing, Saved, SavedRaw, decode};
 use crate::raw::event::RawEvent;
-use crate::turn::core::Core;
+use crate::turn::panics::Application;
 use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
@@ -27,8 +27,8 @@ use tautline_conn::head::Head;
 use tautline_conn::outbound::Outbound;
 use tautline_conn::proxy_header::ProxyHeader;
 use tautline_conn::wire::Wire;
-use tautline_io::{Address, Driver, Token};
-use tautline_tls::Engine;
+use tautline_io::{Address, Driver, KernelTls, Token};
+use tautline_tls::{Engine, Session};
 use tautline_ws::deflate::DeflateParams;
 use tautline_ws::{DecoderState, EncoderState, Role};
 
@@ -44,7 +44,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
         self.core.shared.counters.open.sub(u64::from(phase.is_open()));
         if let Some(id) = link.info.dial {
-            self.core.remove_dial(id);
+            self.core.dialer.remove(id, &self.core.shared);
         }
         self.core.shared.unsubscribe_all(&mut link);
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
@@ -54,15 +54,62 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         self.core.drop_link(link);
     }
 
+    /// Begins a connection in its slot: its socket is read from now on.
+    pub(crate) fn begin_link(&mut self, driver: &mut dyn Driver, token: Token, rest: &Rest, since: Tick) {
+        let Rest { topics, prefixes, timers, .. } = rest;
+        self.visit(driver, token, |core, driver, link| {
+            core.schedule(link);
+            let (is_open, is_raw) = (link.phase.is_open(), link.phase.is_raw());
+            link.lend(Some(driver), &mut core.shared, &mut core.links, |conn| {
+                topics.iter().for_each(|topic| _ = conn.subscribe(topic));
+                prefixes.iter().for_each(|prefix| _ = conn.subscribe_prefix(prefix));
+                timers
+                    .iter()
+                    .for_each(|(id, due)| conn.set_timer(Duration::from_millis(due.saturating_sub(since)), *id));
+                if is_open {
+                    core.application.handler.on_restored(conn);
+                }
+            });
+            if is_raw {
+                core.report_raw(Some(driver), link, RawEvent::Restored);
+            }
+            if link.held {
+                // Thousands may have input that waits, and all of them begin at once.
+                core.shared.rest(link);
+            }
+        });
+    }
+}
+
+impl<S: Session, T> Moving<S, T> {
+    /// Makes connections that were saved together.
+    pub(crate) fn restore_all<E: Engine<Session = S>, H: Handler<State = T>>(
+        &self,
+        saved: &[u8],
+        (engine, kernel_tls): (&E, KernelTls),
+        handler: &mut H,
+        shared: &Shared,
+    ) -> io::Result<Vec<Made<S, T>>> {
+        decode(saved)?.into_iter().map(|saved| self.restore(saved, engine, handler, kernel_tls, shared)).collect()
+    }
+
     /// Makes a saved connection. It has no token yet.
-    pub(crate) fn restore(&mut self, saved: Saved) -> io::Result<Made<E::Session, H::State>> {
-        let session = self.core.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
+    fn restore<E: Engine<Session = S>, H: Handler<State = T>>(
+        &self,
+        saved: Saved,
+        engine: &E,
+        handler: &mut H,
+        kernel_tls: KernelTls,
+        shared: &Shared,
+    ) -> io::Result<Made<S, T>> {
+        let moved_at = self.at(shared.now);
+        let session = engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
         let role = if saved.outgoing.is_some() { Role::Client } else { Role::Server };
-        let state = catch_unwind(AssertUnwindSafe(|| self.core.handler.restore_state(&saved.state)));
+        let state = catch_unwind(AssertUnwindSafe(|| handler.restore_state(&saved.state)));
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
-        let max_message = catch_unwind(AssertUnwindSafe(|| self.core.handler.restored_max_message(&state)));
+        let max_message = catch_unwind(AssertUnwindSafe(|| handler.restored_max_message(&state)));
         let max_message = max_message.map_err(|_| invalid("the handler does not name a limit".into()))?;
-        let config = &self.core.shared.config;
+        let config = &shared.config;
         // The parameters were agreed upon with the peer; the rest is this process's choice.
         let deflate =
             saved.deflate.map(|params| (DeflateParams::decode(params), config.upgrade.deflate.unwrap_or_default()));
@@ -73,16 +120,13 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
         let decoder = DecoderState::decode(&saved.decoder).and_then(|state| decoder.import(&state));
         let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
-        decoder.set_streaming(self.core.shared.config.streaming);
+        decoder.set_streaming(shared.config.streaming);
         let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
         let peer = address(&saved.peer).map_err(invalid)?;
         let via = saved.via.as_ref().map(restored_via).transpose().map_err(invalid)?;
-        let outgoing = saved
-            .outgoing
-            .as_ref()
-            .map(|outgoing| target_of(&mut self.core.handler, outgoing, &saved.life, &state))
-            .transpose()?;
-        let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
+        let outgoing =
+            saved.outgoing.as_ref().map(|outgoing| target_of(handler, outgoing, &saved.life, &state)).transpose()?;
+        let [heard, message] = saved.silent.map(|silent| moved_at.saturating_sub(silent));
         let queued = saved.queue.iter().map(|waiting| (waiting.item(), waiting.drops));
         out.restore(encoder, &saved.cork, saved.streaming, queued).map_err(|error| invalid(error.to_string()))?;
         if saved.drain_owed {
@@ -95,7 +139,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         carry.put(&saved.received);
         let mut link = Link {
             token: Token { index: u32::MAX, generation: 0 },
-            phase: phase_of(&self.core.shared, self.moved_at(), &saved.life),
+            phase: phase_of(shared, moved_at, &saved.life),
             session,
             cost: HandshakeCost::Plain,
             decoder,
@@ -111,13 +155,13 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             driver_paused: false,
             dirty: false,
             charged: true,
-            kernel: Handover::new(self.core.kernel_tls),
+            kernel: Handover::new(kernel_tls),
             answered: 0,
             ping_sent: saved.ping_sent,
             clock: Clock { heard, phase_end: message, ..Clock::default() },
         };
         if let Life::Idle([_, left]) = saved.life {
-            link.clock.phase_end = self.moved_at() + left;
+            link.clock.phase_end = moved_at + left;
         }
         if saved.subprotocol.is_some() {
             link.cold.get_or_insert_default().subprotocol = saved.subprotocol.map(String::into_boxed_str);
@@ -129,45 +173,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let Saved { topics, prefixes, timers, access, .. } = saved;
         Ok((link, Rest { topics, prefixes, timers, access, outgoing: saved.outgoing.zip(outgoing) }))
     }
-
-    /// The time up to which saved times count.
-    pub(crate) fn moved_at(&self) -> Tick {
-        self.move_began.unwrap_or(self.core.shared.now)
-    }
-
-    /// Begins a connection in its slot: its socket is read from now on.
-    pub(crate) fn begin_link(&mut self, driver: &mut dyn Driver, token: Token, rest: &Rest, since: Tick) {
-        let Rest { topics, prefixes, timers, .. } = rest;
-        self.visit(driver, token, |core, driver, link| {
-            core.schedule(link);
-            let (is_open, is_raw) = (link.phase.is_open(), link.phase.is_raw());
-            link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| {
-                topics.iter().for_each(|topic| _ = conn.subscribe(topic));
-                prefixes.iter().for_each(|prefix| _ = conn.subscribe_prefix(prefix));
-                timers
-                    .iter()
-                    .for_each(|(id, due)| conn.set_timer(Duration::from_millis(due.saturating_sub(since)), *id));
-                if is_open {
-                    core.handler.on_restored(conn);
-                }
-            });
-            if is_raw {
-                core.report_raw(Some(driver), link, RawEvent::Restored);
-            }
-            if link.held {
-                // Thousands may have input that waits, and all of them begin at once.
-                core.rest(link);
-            }
-        });
-    }
-}
-
-/// Makes connections that were saved together.
-pub(crate) fn restore_all<E: Engine, H: Handler>(
-    reactor: &mut Reactor<E, H>,
-    saved: &[u8],
-) -> io::Result<Vec<Made<E::Session, H::State>>> {
-    decode(saved)?.into_iter().map(|saved| reactor.restore(saved)).collect()
 }
 
 /// Counts a restored connection, `since` milliseconds after it was saved, and puts it into its slot.
@@ -184,7 +189,7 @@ pub(crate) fn place_link<E: Engine, H: Handler>(
         let opened = now.saturating_sub(since).saturating_sub(opened);
         let (state, target) = (State::Linked(link.token), Arc::new(target));
         let (address, steps) = (None, Steps::default());
-        core.dials.insert(id, Dial { target, state, failures: 0, opened, ends: false, address, steps });
+        core.dialer.dials.insert(id, Dial { target, state, failures: 0, opened, ends: false, address, steps });
         link.info.dial = Some(id);
     } else {
         core.admission.count_connection();
@@ -203,21 +208,19 @@ pub(crate) fn place_link<E: Engine, H: Handler>(
         }
         _ => {}
     }
-    reactor.put_link(link);
+    reactor.core.links.put(link);
     rest
 }
 
-/// Tells the application with which connection another one has arrived.
-pub(crate) fn pair<E: Engine, H: Handler>(
-    core: &mut Core<E, H>,
-    link: &mut Link<E::Session, H::State>,
-    partner: Token,
-) {
-    let shard = core.shared.shard;
-    let partner = ConnId { shard, token: partner };
-    core.guard(format_args!("the arrival of connection {}", ConnId { shard, token: link.token }), |core| {
-        core.handler.on_moved_with(&mut link.state, partner);
-    });
+impl<H: Handler> Application<H> {
+    /// Tells the application with which connection another one has arrived.
+    pub(crate) fn pair<S>(&mut self, link: &mut Link<S, H::State>, partner: Token, shared: &mut Shared) {
+        let shard = shared.shard;
+        let (id, partner) = (ConnId { shard, token: link.token }, ConnId { shard, token: partner });
+        self.guard(shared, format_args!("the arrival of connection {id}"), |handler, _| {
+            handler.on_moved_with(&mut link.state, partner);
+        });
+    }
 }
 
 /// The target of an outgoing connection.

@@ -10,8 +10,8 @@ use crate::moving::saved::{Life, Outgoing, Saved, SavedRaw, Secret, Waiting, enc
 use crate::moving::staying::Staying;
 use crate::topics::topic::Scope;
 use crate::turn::core::Core;
+use crate::turn::panics::Application;
 use crate::turn::shared::Shared;
-use crate::turn::slot::Slot;
 use crate::turn::timer::Tick;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -114,7 +114,7 @@ fn partner_of<S, H: Handler>(handler: &H, link: &Link<S, H::State>) -> Result<Op
 }
 
 fn together<E: Engine, H: Handler>(core: &Core<E, H>, link: &Link<E::Session, H::State>) -> Together {
-    let Core { slots, handler, shared, .. } = core;
+    let Core { links, application: Application { handler, .. }, shared, .. } = core;
     let own = ConnId { shard: shared.shard, token: link.token };
     let partner = match partner_of(handler, link) {
         Ok(Some(partner)) => partner,
@@ -122,14 +122,12 @@ fn together<E: Engine, H: Handler>(core: &Core<E, H>, link: &Link<E::Session, H:
         Err(()) => return Together::Torn,
     };
     let index = partner.token.index as usize;
-    match slots.get(index) {
-        Some(Slot::Link(other)) if other.token == partner.token && partner.shard == own.shard && partner != own => {
-            match partner_of(handler, other) {
-                Ok(Some(back)) if back == own && index < own.token.index as usize => Together::Earlier,
-                Ok(Some(back)) if back == own => Together::Other(index),
-                _ => Together::Torn,
-            }
-        }
+    match links.get(partner.token) {
+        Some(other) if partner.shard == own.shard && partner != own => match partner_of(handler, other) {
+            Ok(Some(back)) if back == own && index < own.token.index as usize => Together::Earlier,
+            Ok(Some(back)) if back == own => Together::Other(index),
+            _ => Together::Torn,
+        },
         _ => Together::Torn,
     }
 }
@@ -143,11 +141,7 @@ pub(crate) fn save_slot<'d, E: Engine, H: Handler>(
     room: &mut Room<'d>,
 ) -> Saving {
     room.clear();
-    let link = match &core.slots[number] {
-        Slot::Link(link) => link,
-        Slot::Free => return Saving::Nothing,
-        Slot::Attempt(..) => return Saving::Stays(|staying| &mut staying.outgoing, 1),
-    };
+    let Some(link) = core.links.at(number) else { return Saving::Nothing };
     let shard = core.shared.shard;
     let first = ConnId { shard, token: link.token };
     let other = match together(core, link) {
@@ -158,7 +152,7 @@ pub(crate) fn save_slot<'d, E: Engine, H: Handler>(
     };
     let mut second = None;
     for index in [number].into_iter().chain(other) {
-        let Slot::Link(link) = &mut core.slots[index] else { return Saving::Nothing };
+        let Some(link) = core.links.at_mut(index) else { return Saving::Nothing };
         if index != number {
             second = Some(ConnId { shard, token: link.token });
         }
@@ -219,13 +213,13 @@ fn save<'d, E: Engine, H: Handler>(
     now: Tick,
     room: &mut Room<'d>,
 ) -> Result<(BorrowedFd<'d>, Saved), Reason> {
-    let Core { handler, slots, shared, dials, access, .. } = core;
-    let Slot::Link(link) = &mut slots[index] else { return Err(CLOSING) };
+    let Core { application: Application { handler, .. }, links, shared, dialer, access, .. } = core;
+    let Some(link) = links.at_mut(index) else { return Err(CLOSING) };
     if driver.carrier(link.token).is_some() {
         return Err(|staying| &mut staying.http2);
     }
     let life = life_of(link, now)?;
-    let outgoing = link.info.dial.map(|id| outgoing_of(dials, id, now)).transpose()?;
+    let outgoing = link.info.dial.map(|id| outgoing_of(&dialer.dials, id, now)).transpose()?;
     let mut session = room.session();
     if link.kernel.in_kernel() || link.session.save(&mut session.0).is_err() {
         room.give_session(session);

@@ -20,10 +20,11 @@ use crate::counts::totals::Totals;
 use crate::handler::Handler;
 use crate::ids::{ConnId, Movers};
 use crate::moving::restored::Restored;
-use crate::moving::restoring::{invalid, pair, place_link, restore_all};
+use crate::moving::restoring::{invalid, place_link};
 use crate::moving::saving::{Room, Saving, save_slot};
 use crate::moving::staying::Staying;
 use crate::shard::Shard;
+use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
 use std::io;
 use std::ops::ControlFlow;
@@ -42,15 +43,15 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Shards publish to each other. If all of them do this twice before they save, no message is left between them.
     pub fn settle(&mut self) {
-        self.reactor.core.refresh();
+        self.reactor.core.shared.refresh();
         self.reactor.handle_commands(&mut *self.driver);
-        self.reactor.deliver_all(&mut *self.driver);
+        self.reactor.deliver_most(&mut *self.driver, usize::MAX);
     }
 
     /// Begins a move: until this is called again, saved times count up to now, so that bytes differ only if a connection does.
     pub fn begin_move(&mut self) {
-        self.reactor.core.refresh();
-        self.reactor.move_began = Some(self.reactor.core.shared.now);
+        self.reactor.core.shared.refresh();
+        self.reactor.moving.began = Some(self.reactor.core.shared.now);
     }
 
     /// Saves connections that can move and calls `give` as [`save`](Self::save) does, but while they go on. It looks at the
@@ -61,10 +62,10 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The first error of `give`.
     pub fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>> {
-        self.reactor.core.refresh();
-        let (now, mut room) = (self.reactor.moved_at(), Room::new());
+        self.reactor.core.shared.refresh();
+        let (now, mut room) = (self.reactor.moving.at(self.reactor.core.shared.now), Room::new());
         let Self { driver, reactor: Reactor { core, .. } } = self;
-        for number in from..core.slots.len() {
+        for number in from..core.links.len() {
             let saved = save_slot(&**driver, core, number, (true, now), &mut room);
             let given = match saved {
                 Saving::Moves(movers) => give(Some((movers, &room.sockets, &room.encoded)))?,
@@ -92,11 +93,11 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The first error of `give`.
     pub fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
-        self.reactor.core.refresh();
-        let (now, mut room) = (self.reactor.moved_at(), Room::new());
-        let mut staying = Staying::default();
+        self.reactor.core.shared.refresh();
+        let (now, mut room) = (self.reactor.moving.at(self.reactor.core.shared.now), Room::new());
+        let mut staying = Staying { outgoing: self.reactor.core.dialer.connecting(), ..Staying::default() };
         let Self { driver, reactor: Reactor { core, .. } } = self;
-        for number in 0..core.slots.len() {
+        for number in 0..core.links.len() {
             match save_slot(&**driver, core, number, (false, now), &mut room) {
                 Saving::Nothing => {}
                 Saving::Moves(movers) => give(movers, &room.sockets, &room.encoded)?,
@@ -109,7 +110,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Forgets connections that another process has taken over. Nothing is reported to the handler, since they have not ended.
     pub fn give_away(&mut self, conns: &[ConnId]) {
         for conn in conns {
-            if let Some(link) = self.reactor.take(conn.token) {
+            if let Some(link) = self.reactor.core.links.take(conn.token) {
                 self.reactor.forget(&mut *self.driver, link);
             }
         }
@@ -159,13 +160,14 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// The bytes are no connections of these sockets that this shard can go on with, or the driver cannot take them. The other
     /// process keeps them then.
     pub fn restore(&mut self, sockets: Vec<OwnedFd>, saved: &[u8]) -> io::Result<usize> {
-        self.reactor.core.refresh();
-        if self.reactor.restored.is_empty() {
+        self.reactor.core.shared.refresh();
+        if self.reactor.moving.restored.is_empty() {
             self.driver.hold_still()?;
-            self.reactor.move_began = Some(self.reactor.core.shared.now);
+            self.reactor.moving.began = Some(self.reactor.core.shared.now);
         }
         let Self { driver, reactor } = self;
-        let mut all = restore_all(reactor, saved)?;
+        let Reactor { core: Core { engine, kernel_tls, application, shared, .. }, moving, .. } = &mut *reactor;
+        let mut all = moving.restore_all(saved, (engine, *kernel_tls), &mut application.handler, shared)?;
         if all.len() != sockets.len() {
             return Err(invalid(format!("{} sockets came with {} connections", sockets.len(), all.len())));
         }
@@ -180,8 +182,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             }
         }
         let place = |(link, rest)| Restored { link: reactor.core.batch_alloc.place(link), rest };
-        reactor.restored.push(all.into_iter().map(place).collect());
-        Ok(reactor.restored.len() - 1)
+        reactor.moving.restored.push(all.into_iter().map(place).collect());
+        Ok(reactor.moving.restored.len() - 1)
     }
 
     /// Takes a later state of the connections with this number.
@@ -191,11 +193,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "no connection with this number has arrived");
         let tokens: Vec<Token> =
-            self.reactor.restored.get(number).into_iter().flatten().map(|one| one.link.token).collect();
+            self.reactor.moving.restored.get(number).into_iter().flatten().map(|one| one.link.token).collect();
         if tokens.is_empty() {
             return Err(none());
         }
-        let later = restore_all(&mut self.reactor, saved);
+        let Reactor { core: Core { engine, kernel_tls, application, shared, .. }, moving, .. } = &mut self.reactor;
+        let later = moving.restore_all(saved, (engine, *kernel_tls), &mut application.handler, shared);
         let later = later.and_then(|all| {
             let fits = all.len() == tokens.len();
             if fits { Ok(all) } else { Err(invalid("the number of connections has changed".to_owned())) }
@@ -203,7 +206,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if later.is_err() {
             self.undo_restore(number);
         }
-        let restored = self.reactor.restored.get_mut(number).into_iter().flatten();
+        let restored = self.reactor.moving.restored.get_mut(number).into_iter().flatten();
         for ((restored, (mut link, rest)), token) in restored.zip(later?).zip(tokens) {
             link.token = token;
             (*restored.link, restored.rest) = (link, rest);
@@ -213,21 +216,22 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Closes this process's descriptors of the connections with this number: the other process keeps these connections.
     pub fn undo_restore(&mut self, number: usize) {
-        let restored = self.reactor.restored.get_mut(number).map(std::mem::take);
+        let restored = self.reactor.moving.restored.get_mut(number).map(std::mem::take);
         restored.into_iter().flatten().for_each(|restored| self.driver.give_away(restored.link.token));
     }
 
     /// Begins all connections that were restored, and returns their number. From now on they are this shard's.
     pub fn begin_restored(&mut self) -> usize {
-        self.reactor.core.refresh();
-        let since = self.reactor.core.shared.now.saturating_sub(self.reactor.moved_at());
-        let restored = std::mem::take(&mut self.reactor.restored);
+        self.reactor.core.shared.refresh();
+        let since = self.reactor.core.shared.now.saturating_sub(self.reactor.moving.at(self.reactor.core.shared.now));
+        let restored = std::mem::take(&mut self.reactor.moving.restored);
         let mut rests = Vec::with_capacity(restored.len());
         // All have their places before one of them begins: it may write to another.
         for mut movers in restored {
             if let [one, two] = &mut movers[..] {
-                pair(&mut self.reactor.core, &mut one.link, two.link.token);
-                pair(&mut self.reactor.core, &mut two.link, one.link.token);
+                let Core { application, shared, .. } = &mut self.reactor.core;
+                application.pair(&mut one.link, two.link.token, shared);
+                application.pair(&mut two.link, one.link.token, shared);
             }
             for Restored { link, rest } in movers {
                 rests.push((link.token, place_link(&mut self.reactor, link, rest, since)));

@@ -1,16 +1,13 @@
 use crate::link::state::Link;
 use crate::raw::slots::{Parts, Slots};
-use crate::turn::slot::Slot;
+use crate::turn::links::Links;
 use tautline_io::Token;
 use tautline_tls::Session;
 
-impl<S: Session, T> Slots<T> for Vec<Slot<S, T>> {
+impl<S: Session, T> Slots<T> for Links<S, T> {
     fn parts(&mut self, token: Token) -> Option<Parts<'_, T>> {
-        let Slot::Link(link) = self.get_mut(token.index as usize)? else { return None };
-        if link.token != token || !(link.phase.takes_messages() || link.phase.is_raw()) {
-            return None;
-        }
-        Some(Parts::of(link))
+        let link = self.get_mut(token)?;
+        (link.phase.takes_messages() || link.phase.is_raw()).then(|| Parts::of(link))
     }
 }
 

@@ -1,17 +1,14 @@
 //! The life of a raw connection in a loop.
 
-use crate::conn::Conn;
-use crate::dial::times::DialStep;
 use crate::handler::Handler;
 use crate::http::request::Request;
-use crate::ids::{ConnId, DialId};
+use crate::ids::ConnId;
 use crate::link::outlet::DriverOutlet;
 use crate::link::phase::Transport;
 use crate::link::phase::{Finish, Pages, Phase, Raw as RawPhase, Wish};
 use crate::link::state::Link;
 use crate::raw::event::RawEvent;
 use crate::raw::joining::Crossed;
-use crate::raw::lent::Raw;
 use crate::raw::slots::{Parts, Slots};
 use crate::turn::core::Core;
 use crate::turn::shared::Shared;
@@ -25,22 +22,6 @@ use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Lends a connection to the application, with the others of the loop.
-    fn lend_raw<R>(
-        &mut self,
-        driver: Option<&mut dyn Driver>,
-        link: &mut Link<E::Session, H::State>,
-        act: impl FnOnce(&mut H, &mut Raw<'_, H::State>) -> R,
-    ) -> R {
-        let Link { token, phase, session, out, wire, info, cold, state, paused, kernel, .. } = link;
-        (self.shared.times, self.shared.joining.terms) = (None, None);
-        let driver = driver.map(|driver| driver as &mut dyn Driver);
-        let transport = Transport { phase, wire, session, in_kernel: kernel.in_kernel() };
-        let outlet = DriverOutlet { driver, token: *token, shared: &mut self.shared };
-        let conn = Conn { out, transport, outlet, cold, info, state, paused, slots: &mut self.slots };
-        act(&mut self.handler, &mut Raw { conn })
-    }
-
     /// Offers a request to the application before its body is read. True if it takes the connection.
     pub(crate) fn offer_raw(
         &mut self,
@@ -57,7 +38,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let (tls, peer) = (link.session.tls_info(), link.info.peer.clone());
         let via = link.cold.as_ref().and_then(|cold| cold.via()).cloned();
         let asked = Request { via: via.as_ref(), ..Request::new(request, &peer, &tls) };
-        let is_taken = self.lend_raw(Some(driver), link, |handler, raw| handler.on_raw_request(raw, &asked));
+        let Self { application, shared, links, .. } = self;
+        let is_taken =
+            link.lend_raw(Some(driver), shared, links, |raw| application.handler.on_raw_request(raw, &asked));
         if is_taken {
             self.schedule(link);
             self.grant(link);
@@ -70,21 +53,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.admission.rejoin_crowd(link, self.shared.now);
         }
         false
-    }
-
-    /// An outgoing connection is secured.
-    pub(crate) fn open_raw(&mut self, link: &mut Link<E::Session, H::State>, id: DialId) {
-        let before = std::mem::replace(&mut link.phase, Phase::Raw(RawPhase::new(None)));
-        self.admission.end_handshake(link, &before, &self.shared);
-        if let Some(dial) = self.dials.get_mut(&id) {
-            dial.opened = self.shared.now;
-            if let Some(address) = &dial.address {
-                self.addresses.opened(address);
-            }
-            dial.steps.end(DialStep::Upgraded, self.clock.elapsed());
-        }
-        self.schedule(link);
-        self.report_raw(None, link, RawEvent::Opened);
     }
 
     /// Passes plaintext to the application, or to the driver. Returns the bytes that it used.
@@ -114,7 +82,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             return len;
         }
-        let used = self.lend_raw(Some(driver), link, |handler, raw| handler.on_bytes(raw, plain)).min(len);
+        let Self { application, shared, links, .. } = self;
+        let used = link.lend_raw(Some(driver), shared, links, |raw| application.handler.on_bytes(raw, plain)).min(len);
         self.shared.visit.spend(used);
         self.grant(link);
         used
@@ -142,7 +111,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             return;
         }
-        self.lend_raw(driver, link, |handler, raw| handler.on_raw(raw, event));
+        let Self { application, shared, links, .. } = self;
+        link.lend_raw(driver, shared, links, |raw| application.handler.on_raw(raw, event));
         self.grant(link);
     }
 
@@ -190,24 +160,24 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Does what the application wants of a raw connection.
     pub(crate) fn grant(&mut self, link: &mut Link<E::Session, H::State>) {
-        note_begun(self, link);
+        self.note_begun(link);
         let Phase::Raw(raw) = &mut link.phase else { return };
         let (wish, ends) = (raw.wish, raw.ends);
         raw.wish = Wish::Stay;
         // Wishes of another connection's event set it, too.
         link.held = !link.carry.is_empty();
         // Requests that wait before the end of the client's direction are answered.
-        let may_go_on = ends.ours == Finish::AfterPeer && !ends.peer_finished && self.drain_end.is_none();
+        let may_go_on = ends.ours == Finish::AfterPeer && !ends.peer_finished && self.shared.drain_end.is_none();
         match wish {
             Wish::Stay => {}
             Wish::Reset => self.end(link, Phase::Gone { reset: true }, Cause::Local),
             Wish::Http if may_go_on => self.give_back(link),
             Wish::Open if may_go_on && let Some(terms) = self.shared.joining.terms.take() => {
                 Parts::of(link).become_open(&terms, &self.shared);
-                note_begun(self, link);
+                self.note_begun(link);
             }
             Wish::Http | Wish::Open | Wish::End => {
-                let is_drained = wish == Wish::Open && self.drain_end.is_some();
+                let is_drained = wish == Wish::Open && self.shared.drain_end.is_some();
                 let cause = if is_drained { Cause::Stopped } else { Cause::Local };
                 self.end(link, Phase::finishing(ends.peer_finished), cause);
             }
@@ -236,6 +206,21 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.schedule(link);
     }
 
+    /// Notes that a raw connection has become a WebSocket, if it has.
+    pub(crate) fn note_begun(&mut self, link: &mut Link<E::Session, H::State>) {
+        let more = link.cold.as_mut().and_then(|cold| cold.more.as_mut());
+        let Some(more) = more.filter(|more| more.begins) else { return };
+        more.begins = false;
+        if let Some(notes) = more.notes.take() {
+            self.access.note_notes(link, *notes, &self.shared);
+        }
+        link.held = !link.carry.is_empty();
+        if link.info.dial.is_none() {
+            self.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &self.shared);
+        }
+        self.schedule(link);
+    }
+
     /// Reports the end of a raw connection.
     pub(crate) fn report_raw_closed(&mut self, link: &mut Link<E::Session, H::State>, raw: &RawPhase, cause: Cause) {
         if raw.carrier.is_some() {
@@ -255,29 +240,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
         }
         let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.guard(format_args!("the end of connection {id}"), |core| {
-            core.lend_raw(None, link, |handler, raw| handler.on_raw(raw, RawEvent::Closed(&cause)));
+        self.application.guard(&mut self.shared, format_args!("the end of connection {id}"), |handler, shared| {
+            link.lend_raw(None, shared, &mut self.links, |raw| handler.on_raw(raw, RawEvent::Closed(&cause)));
         });
         self.shared.forget_application(link);
-        if let Some(dial) = link.info.dial {
-            self.dial_lost(dial, true, Duration::ZERO, None);
+        if let Some(dial) = link.info.dial
+            && self.dialer.lost(dial, true, Duration::ZERO, None, &mut self.shared)
+        {
+            self.application.end_dial(&mut self.shared, dial);
         }
     }
-}
-
-/// Notes that a raw connection has become a WebSocket, if it has.
-pub(crate) fn note_begun<E: Engine, H: Handler>(core: &mut Core<E, H>, link: &mut Link<E::Session, H::State>) {
-    let more = link.cold.as_mut().and_then(|cold| cold.more.as_mut());
-    let Some(more) = more.filter(|more| more.begins) else { return };
-    more.begins = false;
-    if let Some(notes) = more.notes.take() {
-        core.access.note_notes(link, *notes, &core.shared);
-    }
-    link.held = !link.carry.is_empty();
-    if link.info.dial.is_none() {
-        core.access.note_answer(link, StatusCode::SWITCHING_PROTOCOLS, &core.shared);
-    }
-    core.schedule(link);
 }
 
 impl Shared {

@@ -27,7 +27,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// Ask after each turn, and after calls outside of a turn.
     pub fn next_deadline(&mut self) -> Option<Duration> {
-        self.reactor.core.refresh();
+        self.reactor.core.shared.refresh();
         let first_turn = (!self.reactor.is_started).then_some(Duration::ZERO);
         first_turn.or_else(|| self.reactor.wait(self.driver.next_work()))
     }
@@ -48,16 +48,19 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// The socket is no connected stream socket, the driver cannot take it, or `limits.max_connections` is reached.
     pub fn adopt(&mut self, socket: OwnedFd, peer: Option<Address>) -> io::Result<()> {
-        self.reactor.core.refresh();
+        self.reactor.core.shared.refresh();
         self.reactor.adopt(&mut *self.driver, socket, peer)
     }
 }
 
 impl<E: Engine, H: Handler> Reactor<E, H> {
     pub(crate) fn adopt(&mut self, driver: &mut dyn Driver, socket: OwnedFd, peer: Option<Address>) -> io::Result<()> {
-        if self.core.admission.paused || self.core.drain_end.is_some() {
-            let why =
-                if self.core.drain_end.is_some() { "the shard drains" } else { "limits.max_connections is reached" };
+        if self.core.admission.paused || self.core.shared.drain_end.is_some() {
+            let why = if self.core.shared.drain_end.is_some() {
+                "the shard drains"
+            } else {
+                "limits.max_connections is reached"
+            };
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
         }
         let token = driver.adopt(socket)?;

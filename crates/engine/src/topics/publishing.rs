@@ -13,9 +13,9 @@ use crate::topics::joining::{Array, Joined};
 use crate::topics::publications::Publication;
 use crate::topics::recipients::Destination;
 use crate::topics::topic::Step;
+use crate::turn::links::Links;
 use crate::turn::reactor::Reactor;
 use crate::turn::shared::Shared;
-use crate::turn::slot::Slot;
 use crate::turn::visit::TIME;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tautline_conn::message::Delivery;
@@ -37,14 +37,17 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
     }
 
-    /// Delivers all publications, and flushes every dirty connection.
-    pub(crate) fn deliver_all(&mut self, driver: &mut dyn Driver) {
-        self.deliver_most(driver, usize::MAX);
-    }
-
-    fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
-        if !self.core.shared.letters.is_empty() {
-            self.deliver_letters(driver);
+    /// Delivers so many messages at least, if so many wait, and flushes every dirty connection.
+    pub(crate) fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
+        let mut letters = std::mem::take(&mut self.core.shared.letters);
+        for (to, message) in letters.iter() {
+            self.visit_corked(driver, to, |core, driver, link| {
+                link.lend(Some(driver), &mut core.shared, &mut core.links, |conn| _ = conn.send(message));
+            });
+        }
+        if self.core.shared.letters.is_empty() {
+            letters.clear();
+            self.core.shared.letters = letters;
         }
         if !self.core.shared.closings.is_empty() {
             self.close_named(driver);
@@ -68,26 +71,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
     }
 
-    /// Sends messages of handlers to single connections.
-    fn deliver_letters(&mut self, driver: &mut dyn Driver) {
-        let mut letters = std::mem::take(&mut self.core.shared.letters);
-        for (to, message) in letters.iter() {
-            self.visit_corked(driver, to, |core, driver, link| {
-                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| _ = conn.send(message));
-            });
-        }
-        if self.core.shared.letters.is_empty() {
-            letters.clear();
-            self.core.shared.letters = letters;
-        }
-    }
-
     /// Closes connections that handlers named, once the messages before are delivered.
     #[cold]
     fn close_named(&mut self, driver: &mut dyn Driver) {
         while let Some(closing) = self.core.shared.closings.next(self.core.shared.publications.delivered()) {
             self.visit(driver, closing.conn, |core, driver, link| {
-                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| {
+                link.lend(Some(driver), &mut core.shared, &mut core.links, |conn| {
                     conn.close(closing.code, &closing.reason)
                 });
             });
@@ -106,7 +95,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 allowed -= self.core.shared.publications.run.len();
                 match &first.to {
                     Destination::Topic(topic) => self.core.shared.topics.begin_walk(topic),
-                    Destination::All => self.unserved = self.core.slots.len(),
+                    Destination::All => self.unserved = self.core.links.len(),
                     Destination::Conns(_) | Destination::List(..) => {}
                 }
             }
@@ -117,7 +106,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                     return;
                 }
                 // The turn stays short all the same. The next one does not wait while some are left.
-                let now = self.core.clock.elapsed();
+                let now = self.core.shared.clock.elapsed();
                 if now.saturating_sub(*begun.get_or_insert(now)) >= TIME {
                     return;
                 }
@@ -140,7 +129,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let mut walk = std::mem::take(&mut self.walk);
         let Step { looked, more } = match &mut first.to {
             Destination::Topic(topic) => self.core.shared.topics.next_subscribers(topic, most, &mut walk),
-            Destination::All => next_connections(&self.core.slots, &mut self.unserved, most, &mut walk),
+            Destination::All => next_connections(&self.core.links, &mut self.unserved, most, &mut walk),
             Destination::Conns(conns) => {
                 walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
                 Step { looked: walk.len(), more: !conns.is_empty() }
@@ -160,7 +149,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         };
         let (mut delivered, mut dropped) = (0, 0);
         for &token in &walk {
-            let Some(mut link) = self.take(token) else { continue };
+            let Some(mut link) = self.core.links.take(token) else { continue };
             let sent =
                 catch_unwind(AssertUnwindSafe(|| self.core.shared.publish_run(driver, &mut link, (&run, &mut joined))));
             if let Ok((of_delivered, of_dropped)) = sent {
@@ -174,7 +163,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
                 Ok(_) => {
                     self.core.access.count_traffic(&link, &self.core.shared);
                     self.core.shared.mark_dirty(&mut link);
-                    self.put(token, Slot::Link(link));
+                    self.core.links.put(link);
                 }
             }
         }
@@ -196,13 +185,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
 }
 
 /// Appends the next connections of a walk over all to `batch`, of at most `most` slots of those that are `unserved`.
-fn next_connections<S, T>(slots: &[Slot<S, T>], unserved: &mut usize, most: usize, batch: &mut Vec<Token>) -> Step {
+fn next_connections<S, T>(links: &Links<S, T>, unserved: &mut usize, most: usize, batch: &mut Vec<Token>) -> Step {
     let from = unserved.saturating_sub(most);
-    let token = |slot: &Slot<S, T>| match slot {
-        Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
-        _ => None,
-    };
-    batch.extend(slots.get(from..*unserved).unwrap_or_default().iter().filter_map(token));
+    let here = (from..*unserved).filter_map(|index| links.at(index)).filter(|link| link.phase.takes_messages());
+    batch.extend(here.map(|link| link.token));
     let looked = *unserved - from;
     *unserved = from;
     Step { looked, more: from > 0 }

@@ -6,19 +6,20 @@ use crate::dial::target::Target;
 use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
 use crate::link::state::Link;
-use crate::raw::event::RawEvent;
 use crate::threads::command::Command;
 use crate::threads::handle::ConnHandle;
 use crate::threads::remote::{ShardHandle, ShardHandleError};
+use crate::turn::panics::Application;
 use crate::turn::reactor::Reactor;
+use crate::turn::shared::Shared;
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 use tautline_io::{Driver, Token};
-use tautline_tls::{Engine, Session};
+use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
 /// A call for a connection, in a box for any handler.
-type Act<H> = Box<dyn FnOnce(&mut H, &mut Conn<'_, <H as Handler>::State>) + Send>;
+pub(crate) type Act<H> = Box<dyn FnOnce(&mut H, &mut Conn<'_, <H as Handler>::State>) + Send>;
 /// A call for a shard, in a box for any handler.
 type ShardAct<H> = Box<dyn FnOnce(&mut H, &mut ShardContext<'_>) + Send>;
 
@@ -149,40 +150,20 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
     ) {
         self.visit_corked(driver, token, |core, driver, link: &mut Link<E::Session, H::State>| {
             if link.phase.is_open() {
-                link.lend(Some(driver), &mut core.shared, &mut core.slots, |conn| act(&mut core.handler, conn));
+                link.lend(Some(driver), &mut core.shared, &mut core.links, |conn| {
+                    act(&mut core.application.handler, conn)
+                });
             }
         });
     }
+}
 
-    /// Reports to a raw connection that somebody has notified it.
-    pub(crate) fn notify_raw(&mut self, driver: &mut dyn Driver, conn: ConnId) {
-        if conn.shard != self.core.shared.shard {
-            return;
-        }
-        self.visit(driver, conn.token, |core, driver, link| {
-            if link.phase.is_raw() {
-                core.report_raw(Some(driver), link, RawEvent::Notified);
-            }
-        });
-    }
-
-    /// Calls a closure of another thread with a connection.
-    pub(crate) fn act(&mut self, driver: &mut dyn Driver, token: Token, act: Box<dyn Any + Send>)
-    where
-        E::Session: Session,
-    {
-        // The handle has compared the types of the handlers.
-        if let Ok(act) = act.downcast::<Act<H>>() {
-            self.on_conn(driver, token, *act);
-        }
-    }
-
+impl<H: Handler> Application<H> {
     /// Calls a closure of another thread.
-    pub(crate) fn shard_act(&mut self, act: Box<dyn Any + Send>) {
+    pub(crate) fn act(&mut self, shared: &mut Shared, act: Box<dyn Any + Send>) {
+        // The handle has compared the types of the handlers.
         if let Ok(act) = act.downcast::<ShardAct<H>>() {
-            self.core.guard(format_args!("a call from another thread"), |core| {
-                act(&mut core.handler, &mut ShardContext { shared: &mut core.shared });
-            });
+            self.guard_shard(shared, format_args!("a call from another thread"), *act);
         }
     }
 }

@@ -25,7 +25,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         token: Token,
         event: impl FnOnce(&mut Core<E, H>, &mut dyn Driver, &mut Link<E::Session, H::State>),
     ) {
-        if let Some(link) = self.take(token) {
+        if let Some(link) = self.core.links.take(token) {
             self.visit_link(driver, link, event);
         }
     }
@@ -50,7 +50,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             self.core.release(driver, link, reset);
         } else {
             self.core.shared.charge(&mut link, &mut self.core.access);
-            self.put_link(link);
+            self.core.links.put(link);
         }
     }
 
@@ -61,12 +61,12 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         token: Token,
         event: impl FnOnce(&mut Core<E, H>, &mut dyn Driver, &mut Link<E::Session, H::State>),
     ) {
-        let Some(mut link) = self.take(token) else { return };
+        let Some(mut link) = self.core.links.take(token) else { return };
         match catch_unwind(AssertUnwindSafe(|| event(&mut self.core, driver, &mut link))) {
             Ok(()) => {
                 self.core.access.count_traffic(&link, &self.core.shared);
                 self.core.shared.mark_dirty(&mut link);
-                self.put_link(link);
+                self.core.links.put(link);
             }
             // The panic goes on where visits expect one.
             Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
@@ -80,7 +80,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[cold]
     fn close_panicked(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, panic: Payload) {
         let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.on_panic(Some(&link.info.peer), format_args!("connection {id}"), panic);
+        self.application.on_panic(&mut self.shared, Some(&link.info.peer), format_args!("connection {id}"), panic);
         let is_cut = std::mem::take(&mut self.shared.amid_pieces);
         let closed = catch_unwind(AssertUnwindSafe(|| {
             if is_cut {
@@ -91,7 +91,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.settle(driver, link);
         }));
         if let Err(again) = closed {
-            self.on_panic(Some(&link.info.peer), format_args!("the end of connection {id}"), again);
+            self.application.on_panic(
+                &mut self.shared,
+                Some(&link.info.peer),
+                format_args!("the end of connection {id}"),
+                again,
+            );
             // A phase that was left before the panic is counted already.
             let before = link.phase.end(Phase::Gone { reset: true });
             if before.is_handshaking() {

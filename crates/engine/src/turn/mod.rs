@@ -6,8 +6,10 @@
 
 pub(crate) mod clock;
 pub(crate) mod core;
+pub(crate) mod drain;
 pub(crate) mod enter;
 pub(crate) mod expiry;
+pub(crate) mod links;
 pub(crate) mod panics;
 pub(crate) mod reactor;
 pub(crate) mod resting;
@@ -15,7 +17,6 @@ pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod shared;
 pub(crate) mod simulated;
-pub(crate) mod slot;
 pub(crate) mod slow;
 pub(crate) mod stall;
 pub(crate) mod timer;

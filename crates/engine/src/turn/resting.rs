@@ -1,13 +1,11 @@
 //! Connections that wait for their next [visit](crate::turn::visit), behind others that did much.
 
-use crate::handler::Handler;
 use crate::link::state::{Awaits, Link};
-use crate::turn::core::Core;
+use crate::turn::shared::Shared;
 use tautline_buf::{Buf, Pool};
-use tautline_tls::Engine;
 
 impl<S, T> Link<S, T> {
-    /// Keeps plaintext before the bytes that are not opened yet, for the next [`resume`](Core::resume).
+    /// Keeps plaintext before the bytes that are not opened yet, for the next `resume`.
     pub(crate) fn keep_plain(&mut self, mut plain: Buf, pool: &mut Pool) {
         let len = plain.len();
         if len > 0 {
@@ -20,10 +18,10 @@ impl<S, T> Link<S, T> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl Shared {
     /// Lets a connection wait for its next visit, behind all that wait for theirs.
     #[cold]
-    pub(crate) fn rest(&mut self, link: &mut Link<E::Session, H::State>) {
+    pub(crate) fn rest<S, T>(&mut self, link: &mut Link<S, T>) {
         if link.awaits == Awaits::Nothing {
             link.awaits = Awaits::Visit;
             self.resting.push_back(link.token);

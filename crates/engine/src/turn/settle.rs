@@ -32,8 +32,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.held || matches!(link.phase, Phase::Streaming(_)) {
             self.stream_and_resume(driver, link);
         }
-        if link.wire.has_failed() {
-            self.fail_seal(driver, link);
+        if link.wire.has_failed()
+            && let Some(error) = link.wire.take_failure()
+        {
+            self.fail(link, Cause::Tls(error));
+            link.flush(driver, &mut self.shared);
         }
         if link.phase.close_sent() {
             self.await_close(driver, link);
@@ -48,16 +51,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if self.shared.visit.did_much() {
             // It goes on, and its next input is read, behind others that did much.
-            self.rest(link);
+            self.shared.rest(link);
         }
         if link.kernel.is_active() {
-            self.enter_kernel(driver, link);
+            link.enter_kernel(driver, &mut self.shared);
         }
         link.out.tidy(&mut self.shared.pool);
         link.wire.tidy(&mut self.shared.pool);
         let pause = link.holds_back(self.shared.config.limits.pause_receive_above);
         if pause != link.driver_paused {
-            self.pause_receive(driver, link, pause);
+            link.pause_receive(driver, &mut self.shared, pause);
+            self.schedule(link);
         }
     }
 
@@ -65,8 +69,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn report_drained(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let mut drains = 0;
         while link.is_drained() {
-            if drains == MAX_DRAINS || self.shared.visit.is_over(&self.clock) {
-                self.rest(link);
+            if drains == MAX_DRAINS || self.shared.visit.is_over(&self.shared.clock) {
+                self.shared.rest(link);
                 break;
             }
             drains += 1;
@@ -74,7 +78,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if link.phase.is_raw() {
                 self.report_raw(Some(driver), link, RawEvent::Drained);
             } else {
-                link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_drain(conn));
+                link.lend(Some(driver), &mut self.shared, &mut self.links, |conn| {
+                    self.application.handler.on_drain(conn)
+                });
             }
             self.flush(driver, link);
         }
@@ -86,7 +92,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn report_dropped(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         let dropped = link.out.take_dropped();
         if link.phase.takes_messages() {
-            link.lend(Some(driver), &mut self.shared, &mut self.slots, |conn| self.handler.on_dropped(conn, dropped));
+            link.lend(Some(driver), &mut self.shared, &mut self.links, |conn| {
+                self.application.handler.on_dropped(conn, dropped)
+            });
             self.flush(driver, link);
         }
     }
@@ -106,8 +114,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let pause_above = self.shared.config.limits.pause_receive_above;
         while link.held && link.awaits == Awaits::Nothing && !link.holds_back(pause_above) {
-            if self.shared.visit.is_over(&self.clock) {
-                return self.rest(link);
+            if self.shared.visit.is_over(&self.shared.clock) {
+                return self.shared.rest(link);
             }
             if let Err(stop) = self.resume(driver, link) {
                 self.stop(link, stop);
@@ -122,14 +130,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.report_late_end(driver, link);
     }
 
-    #[cold]
-    pub(crate) fn fail_seal(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        if let Some(error) = link.wire.take_failure() {
-            self.fail(link, Cause::Tls(error));
-            link.flush(driver, &mut self.shared);
-        }
-    }
-
     /// Our close frame was sent, and the peer's is awaited.
     #[inline(never)]
     pub(crate) fn await_close(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
@@ -139,29 +139,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             // A stale peer may not answer, and one that reads a response does not.
             self.end(link, Phase::finishing(false), Cause::Local);
             link.flush(driver, &mut self.shared);
-        }
-    }
-
-    #[inline(never)]
-    pub(crate) fn pause_receive(
-        &mut self,
-        driver: &mut dyn Driver,
-        link: &mut Link<E::Session, H::State>,
-        pause: bool,
-    ) {
-        link.driver_paused = pause;
-        link.clock.heard = self.shared.now;
-        if link.phase.takes_messages() {
-            link.clock.phase_end = self.shared.now;
-        }
-        link.ping_sent = false;
-        driver.pause_receive(link.token, pause);
-        self.schedule(link);
-        if pause && link.awaits == Awaits::Nothing {
-            self.shared.counters.receive_pauses.add(1);
-            let waiting = link.out.buffered(&link.wire);
-            let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
-            self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
         }
     }
 
@@ -192,7 +169,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.decoder.recycle(&mut self.shared.pool);
         self.shared.pool.give(std::mem::take(&mut link.carry));
         let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.guard(format_args!("the state of connection {id}"), |_| drop(link));
+        self.application.guard(&mut self.shared, format_args!("the state of connection {id}"), |_, _| drop(link));
+    }
+}
+
+impl<S, T> Link<S, T> {
+    /// Has the driver read nothing of this connection, or read again.
+    #[inline(never)]
+    fn pause_receive(&mut self, driver: &mut dyn Driver, shared: &mut Shared, pause: bool) {
+        self.driver_paused = pause;
+        self.clock.heard = shared.now;
+        if self.phase.takes_messages() {
+            self.clock.phase_end = shared.now;
+        }
+        self.ping_sent = false;
+        driver.pause_receive(self.token, pause);
+        if pause && self.awaits == Awaits::Nothing {
+            shared.counters.receive_pauses.add(1);
+            let waiting = self.out.buffered(&self.wire);
+            let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
+            shared.log_peer(log::Level::Debug, &self.info.peer, line);
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 use crate::config::Config;
 use crate::counts::counters::LiveCounters;
+use crate::http::date::DateCache;
 use crate::ids::ConnId;
 use crate::memory::account::Account;
 use crate::memory::budget::MemoryBudget;
 use crate::offload::RecordPool;
 use crate::peer_log::PeerLog;
-use crate::probe::{MessageTimes, Sends};
+use crate::probe::{MessageTimes, Probe, Sends, Stages};
 use crate::raw::joining::Joining;
 use crate::threads::remote::ShardHandle;
 use crate::topics::broker::Bridge;
@@ -13,9 +14,12 @@ use crate::topics::closings::Closings;
 use crate::topics::letters::Letters;
 use crate::topics::publications::Publications;
 use crate::topics::topic::Topics;
+use crate::turn::clock::Clock;
 use crate::turn::timer::Tick;
 use crate::turn::timers::Timers;
 use crate::turn::visit::Visit;
+use http::HeaderValue;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use tautline_buf::{Buf, Pool};
@@ -60,7 +64,16 @@ pub(crate) struct Shared {
     pub(crate) others: Vec<ShardHandle>,
     /// The way to other hosts.
     pub(crate) bridge: Option<Bridge>,
+    pub(crate) clock: Clock,
+    /// The clock's time at the begin of a turn, or when its wait ended.
     pub(crate) now: Tick,
+    /// The `Date` of responses.
+    pub(crate) dates: DateCache,
+    /// The end of a drain, once one has begun.
+    pub(crate) drain_end: Option<Tick>,
+    pub(crate) probe: Option<Box<dyn Probe>>,
+    /// Connections that wait for their next [visit](crate::turn::visit), in their order. Some may have ended.
+    pub(crate) resting: VecDeque<Token>,
     /// The work of the connection that is being visited.
     pub(crate) visit: Visit,
     /// The times of the message that the handler is called with.
@@ -90,6 +103,25 @@ impl Shared {
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
         !self.publications.is_empty() || !self.letters.is_empty() || !self.closings.is_empty()
+    }
+
+    /// Reads the clock. Once per turn is enough, since deadlines are exact only to 64 ms.
+    pub(crate) fn refresh(&mut self) {
+        self.now = self.clock.read();
+    }
+
+    /// The value of `Date` in this turn's responses.
+    pub(crate) fn date(&mut self) -> HeaderValue {
+        self.dates.of_turn(self.now, &self.clock)
+    }
+
+    /// The results of the probe so far, if there is one.
+    pub(crate) fn stages(&self) -> Option<Box<Stages>> {
+        let mut stages = self.probe.as_ref()?.stages()?;
+        if let Some(sends) = &self.sends {
+            stages.set_sends(sends.results());
+        }
+        Some(stages)
     }
 
     /// The means by which a connection writes frames.

@@ -4,7 +4,6 @@ use crate::handler::Handler;
 use crate::shard::Shard;
 use crate::turn::clock::Clock;
 use crate::turn::reactor::Reactor;
-use crate::turn::slot::Slot;
 use std::time::Duration;
 use tautline_conn::keys::Keys;
 use tautline_tls::Engine;
@@ -38,7 +37,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// `now` tells the time since the begin of the simulation, and does not go back. Mask keys and nonces then depend on
     /// `seed` alone. A peer that knows the seed can predict them, and masks then protect nothing (RFC 6455, section 10.3).
     pub fn danger_simulate(&mut self, now: impl Fn() -> Duration + 'static, seed: [u8; 32]) {
-        self.reactor.core.clock = Clock::Simulated(Box::new(now));
+        self.reactor.core.shared.clock = Clock::Simulated(Box::new(now));
         self.reactor.core.shared.keys = Keys::new(seed);
     }
 
@@ -47,8 +46,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn holdings(&self) -> Holdings {
         let Reactor { core, .. } = &self.reactor;
         Holdings {
-            slots: core.slots.iter().filter(|slot| !matches!(slot, Slot::Free)).count(),
-            dials: core.dials.len(),
+            slots: core.links.from(0).count() + core.dialer.connecting(),
+            dials: core.dialer.dials.len(),
             timers: core.wheel.len(),
             topics: core.shared.topics.len(),
             publications: core.shared.publications.waiting() + core.shared.publications.run.len(),

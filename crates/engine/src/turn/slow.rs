@@ -3,14 +3,12 @@
 //! No clock is read for this: a turn begins with a look at it, and the wait ends with another. The connections that had input
 //! in the slow turn are those that were last heard when its wait ended.
 
-use crate::handler::Handler;
 use crate::ids::ConnId;
-use crate::shard::Shard;
-use crate::turn::reactor::Reactor;
-use crate::turn::slot::Slot;
+use crate::turn::links::Links;
+use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
+use std::time::Duration;
 use tautline_conn::tick::millis;
-use tautline_tls::Engine;
 
 /// Least milliseconds between two log lines about slow turns.
 const NEWS: Tick = 10_000;
@@ -18,44 +16,46 @@ const NEWS: Tick = 10_000;
 /// The causes. The time is that of the clock, so a busy machine is one of them.
 const WHY: &str = "a handler blocked the loop, or other threads had its CPU";
 
-impl<E: Engine, H: Handler> Shard<E, H> {
-    /// Counts and logs turns that take [`Config::slow_turn`](crate::Config::slow_turn) or longer, from now on.
-    ///
-    /// A turn lasts until the next one begins, so the program must call [`turn`](Self::turn) again at once.
-    /// [`run`](Self::run) does both.
-    pub fn watch_turns(&mut self) {
-        self.reactor.core.refresh();
-        self.reactor.slow_turn = self.reactor.core.shared.config.slow_turn.map_or(Tick::MAX, millis);
-    }
+/// The bound on a turn, and the time of the next log line.
+pub(crate) struct SlowTurns {
+    /// Milliseconds from which a turn counts as slow.
+    least: Tick,
+    news: Tick,
 }
 
-impl<E: Engine, H: Handler> Reactor<E, H> {
+impl SlowTurns {
+    pub(crate) const fn new() -> Self {
+        Self { least: Tick::MAX, news: 0 }
+    }
+
+    /// Counts turns from this duration on.
+    pub(crate) fn begin(&mut self, least: Option<Duration>) {
+        self.least = least.map_or(Tick::MAX, millis);
+    }
+
     /// Reports the last turn, whose wait ended at `woke`, if it took too long until now.
     #[inline]
-    pub(crate) fn watch_turn(&mut self, woke: Tick) {
-        if self.core.shared.now.saturating_sub(woke) >= self.slow_turn {
-            self.report_slow_turn(woke);
+    pub(crate) fn watch<S, T>(&mut self, woke: Tick, shared: &Shared, links: &Links<S, T>) {
+        if shared.now.saturating_sub(woke) >= self.least {
+            self.report(woke, shared, links);
         }
     }
 
     #[cold]
-    fn report_slow_turn(&mut self, woke: Tick) {
-        self.core.shared.counters.turns_slow.add(1);
-        let now = self.core.shared.now;
-        if now < self.slow_turn_news {
+    fn report<S, T>(&mut self, woke: Tick, shared: &Shared, links: &Links<S, T>) {
+        shared.counters.turns_slow.add(1);
+        let now = shared.now;
+        if now < self.news {
             return;
         }
-        self.slow_turn_news = now + NEWS;
-        let mut heard = self.core.slots.iter().filter_map(|slot| match slot {
-            Slot::Link(link) if link.clock.heard == woke => Some(link),
-            _ => None,
-        });
+        self.news = now + NEWS;
+        let mut heard = links.from(0).filter(|link| link.clock.heard == woke);
         let took = now - woke;
         let Some(first) = heard.next() else {
             log::warn!("a turn took {took} ms, without input of an open connection: {WHY}");
             return;
         };
-        let (id, peer) = (ConnId { shard: self.core.shared.shard, token: first.token }, &first.info.peer);
+        let (id, peer) = (ConnId { shard: shared.shard, token: first.token }, &first.info.peer);
         let others = heard.count();
         log::warn!("a turn took {took} ms: {WHY}; input came from connection {id} ({peer}) and {others} others");
     }

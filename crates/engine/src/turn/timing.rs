@@ -8,7 +8,7 @@ use crate::link::state::Link;
 use crate::raw::event::RawEvent;
 use crate::turn::core::Core;
 use crate::turn::reactor::Reactor;
-use crate::turn::slot::Slot;
+use crate::turn::shared::Shared;
 use crate::turn::timer::Tick;
 use crate::turn::timers::Timer;
 use std::time::Duration;
@@ -92,47 +92,52 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let mut due = std::mem::take(&mut self.due);
         self.core.shared.timers.advance(now, &mut due);
         for token in due.drain(..) {
-            if let Some(Slot::Link(link)) = self.core.slots.get(token.index as usize)
-                && link.token == token
-                && has_timers(&link.phase)
-            {
-                self.visit(driver, token, |core, driver, link| core.expire_timers_of(driver, link));
+            if self.core.links.get(token).is_some_and(|link| has_timers(&link.phase)) {
+                self.visit(driver, token, |core, driver, link| {
+                    while let Some(id) = link.take_timer(&mut core.shared) {
+                        if link.phase.is_raw() {
+                            core.report_raw(Some(&mut *driver), link, RawEvent::Timer(id));
+                        } else if link.phase.takes_messages() {
+                            let Core { application, shared, links, .. } = core;
+                            link.lend(Some(&mut *driver), shared, links, |conn| application.handler.on_timer(conn, id));
+                        }
+                    }
+                });
             }
         }
         self.due = due;
         // Timers that are set meanwhile for this very millisecond wait for the next turn.
         for _ in 0..self.core.shared.timers.due_of_shard(now) {
             let Some(id) = self.core.shared.timers.take_due(now) else { break };
-            self.core.guard(format_args!("timer {id} of the shard"), |core| {
-                core.handler.on_shard_timer(&mut ShardContext { shared: &mut core.shared }, id);
+            let Core { application, shared, .. } = &mut self.core;
+            application.guard_shard(shared, format_args!("timer {id} of the shard"), |handler, shard| {
+                handler.on_shard_timer(shard, id);
             });
         }
         self.core.shared.timers.find_next();
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
-    fn expire_timers_of(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        let now = self.shared.now;
-        while has_timers(&link.phase)
-            && let Some(timers) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()).map(|more| &mut more.timers)
+impl<S, T> Link<S, T> {
+    /// Takes the first timer that is due. Others that the wheel has looked at are scheduled again.
+    fn take_timer(&mut self, shared: &mut Shared) -> Option<u64> {
+        let now = shared.now;
+        while has_timers(&self.phase)
+            && let Some(timers) = self.cold.as_mut().and_then(|cold| cold.more.as_mut()).map(|more| &mut more.timers)
             && let looked = timers.iter().enumerate().filter(|(_, timer)| timer.scheduled <= now)
             && let Some((at, _)) = looked.min_by_key(|(_, timer)| timer.at)
         {
             let timer = &mut timers[at];
             if timer.at > now && timer.at != Tick::MAX {
-                timer.scheduled = self.shared.timers.schedule(link.token, timer.at, 0);
+                timer.scheduled = shared.timers.schedule(self.token, timer.at, 0);
                 continue;
             }
             let Timer { id, at, .. } = timers.swap_remove(at);
-            if at != Tick::MAX && link.phase.is_raw() {
-                self.report_raw(Some(&mut *driver), link, RawEvent::Timer(id));
-            } else if at != Tick::MAX && link.phase.takes_messages() {
-                link.lend(Some(&mut *driver), &mut self.shared, &mut self.slots, |conn| {
-                    self.handler.on_timer(conn, id)
-                });
+            if at != Tick::MAX {
+                return Some(id);
             }
         }
+        None
     }
 }
 

@@ -1,9 +1,6 @@
 //! Races between the addresses of a host, over a fake driver that connects when a test tells it to.
 
-use crate::dial::target::{Dial, State};
-use crate::dial::times::Steps;
 use crate::fake::{Event, Fake};
-use crate::turn::timer::Tick;
 use crate::{Config, Conn, DialId, Handler, Lookup, Opening, Reconnect, Resolver, Shard, Target};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +37,13 @@ struct Bench {
 
 const ID: DialId = DialId(0);
 
+impl Shard<plain::Engine, App> {
+    fn resolved(&mut self, id: DialId, result: Result<Vec<SocketAddr>, ConnectError>) {
+        let core = &mut self.reactor.core;
+        core.dialer.resolved(&mut *self.driver, id, result, &core.shared);
+    }
+}
+
 impl Bench {
     /// A shard with a dial whose host has these addresses.
     fn new(connect: Duration, addresses: &[&str]) -> Self {
@@ -49,20 +53,9 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard.reactor.core.dials.insert(
-            ID,
-            Dial {
-                target,
-                state: State::Resolving(Tick::MAX),
-                failures: 0,
-                opened: 0,
-                ends: false,
-                address: None,
-                steps: Steps::default(),
-            },
-        );
+        shard.reactor.core.dialer.insert(ID, target);
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        shard.reactor.resolved(&mut *shard.driver, ID, Ok(addresses));
+        shard.resolved(ID, Ok(addresses));
         Self { kernel, shard }
     }
 
@@ -181,7 +174,7 @@ fn a_name_that_is_not_resolved_in_time_fails_the_dial() {
     assert!(failure.contains("several.example was not resolved within 0ns"), "{failure}");
     assert!(shard.is_idle());
     // A later result is ignored.
-    shard.reactor.resolved(&mut *shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
+    shard.resolved(dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
     assert!(shard.is_idle());
 }
 
@@ -189,7 +182,7 @@ fn a_name_that_is_not_resolved_in_time_fails_the_dial() {
 fn a_late_failure_of_the_resolver_does_not_end_a_race() {
     let mut bench = Bench::new(LONG, &["[::1]:80"]);
     let late = Err(ConnectError::Resolve("no such host".into()));
-    bench.shard.reactor.resolved(&mut *bench.shard.driver, ID, late);
+    bench.shard.resolved(ID, late);
     bench.kernel.push(Event::Connected(0));
     bench.turn();
     assert!(bench.requested_upgrade(0));
@@ -200,7 +193,7 @@ fn a_late_failure_of_the_resolver_does_not_end_a_race() {
 fn an_attempt_that_fails_at_once_is_retried_in_a_later_turn() {
     let (mut bench, kept, target) = resolved_by_test();
     bench.shard.handler().reconnects = true;
-    bench.shard.reactor.lookups.store(usize::MAX >> 1, std::sync::atomic::Ordering::Relaxed);
+    bench.shard.reactor.core.dialer.lookups.store(usize::MAX >> 1, std::sync::atomic::Ordering::Relaxed);
     bench.shard.connect(Arc::new(target.with_reconnect(AT_ONCE)));
     bench.turn();
     assert_eq!(bench.shard.handler().failures.len(), 1);
@@ -314,7 +307,7 @@ fn a_resolver_of_the_application_answers_later_from_any_thread() {
     bench.kernel.push(Event::Connected(1));
     bench.turn();
     assert!(bench.requested_upgrade(1));
-    assert_eq!(bench.shard.reactor.lookups.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(bench.shard.reactor.core.dialer.lookups.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -230,7 +230,7 @@ impl<E: Engine> Bench<E> {
             self.hear(1);
             let now_heard = self.peers[1].messages.iter().filter(|len| **len == 2).count();
             assert_eq!(now_heard, heard + 1, "an honest peer has its echo in each turn");
-            let is_done = self.kernel.0.borrow().events.is_empty() && self.shard.reactor.core.resting.is_empty();
+            let is_done = self.kernel.0.borrow().events.is_empty() && self.shard.reactor.core.shared.resting.is_empty();
             if is_done && self.shard.reactor.core.shared.publications.is_empty() {
                 return turns;
             }
