@@ -52,7 +52,7 @@ pub(super) enum Traffic {
 }
 
 named! {
-    /// What a server of another project does, by its option.
+    /// Work of a server of another project beside echoes, by its option.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Extra {
         /// It serves over HTTP/1.1 and HTTP/2.
