@@ -16,7 +16,7 @@ use crate::paths;
 use crate::process::{Deadline, Running, run_logged, show_tail};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme, Server};
-use peer::{PEERS, Peer, checks};
+use peer::{PEERS, Peer, checks, hold};
 
 /// Fetches the packages for Node, and returns their folder.
 pub(crate) fn node_modules(context: &Context) -> Result<PathBuf, Failure> {
@@ -69,18 +69,6 @@ pub(crate) fn run(context: &Context) -> Outcome {
     }
     failed.extend(venues::run(context, &certificates)?);
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
-}
-
-/// Prints how many checks of a part held, or why it failed. Returns whether they held.
-fn hold(part: &str, held: Result<usize, Failure>) -> bool {
-    match held {
-        Ok(checks) => eprintln!("{part}: {checks} checks hold"),
-        Err(failure) => {
-            eprintln!("FAILED {part}: {}", failure.reason());
-            return false;
-        }
-    }
-    true
 }
 
 /// Runs a peer one way, and returns how many checks held.

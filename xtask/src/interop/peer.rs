@@ -224,3 +224,15 @@ fn node(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
     npm.arg(folder.join("cache")).current_dir(folder);
     run_logged(&mut npm, &paths::log("interop-node-install"), deadline)
 }
+
+/// Prints how many checks of a part held, or why it failed. Returns whether they held.
+pub(super) fn hold(part: &str, held: Result<usize, Failure>) -> bool {
+    match held {
+        Ok(checks) => eprintln!("{part}: {checks} checks hold"),
+        Err(failure) => {
+            eprintln!("FAILED {part}: {}", failure.reason());
+            return false;
+        }
+    }
+    true
+}

@@ -1,7 +1,7 @@
 //! Servers that others have written behind `taut proxy`, with clients of theirs. `tests/interop/README.md` lists the checks.
 
-use super::peer::{PEERS, Peer, checks};
-use super::{hold, ready};
+use super::peer::{PEERS, Peer, checks, hold};
+use super::ready;
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::{Deadline, Running, run_logged};

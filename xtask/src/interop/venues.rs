@@ -1,7 +1,6 @@
 //! Other people's clients of market data against a simulated venue of ours, beside `taut feed`.
 
-use super::hold;
-use super::peer::{checks, python_source};
+use super::peer::{checks, hold, python_source};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, Deadline, run_logged, show_tail};
 use crate::stage::Context;
