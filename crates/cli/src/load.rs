@@ -142,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), setup, ..Case::default() };
     let has_messages = !(arguments.idle || arguments.handshakes);
     let live = LoadDashboard::start(&arguments.dashboard, &server, has_messages.then_some(arguments.size))?;
-    let load = Load { arguments, url: server.target.uri.clone(), case, live };
+    let load = Load { arguments, url: server.target.uri.to_string(), case, live };
     let report = if arguments.idle {
         load.idle(server)?
     } else if arguments.handshakes {
@@ -420,8 +420,8 @@ impl Load<'_> {
         let idle = Idle { server, connections, duration, echo: false };
         let (memory, errors) = self.watched(|watch| idle.run_counting(watch))?;
         let held = memory.connections;
-        let mut report = Report::default();
-        report.text = format!("{}: {held} idle connections held for {:.1} s\n", self.url, duration.as_secs_f64());
+        let text = format!("{}: {held} idle connections held for {:.1} s\n", self.url, duration.as_secs_f64());
+        let mut report = Report { text, ..Report::default() };
         report.add_memory(&self.case, &memory);
         report.judge_idle(self.arguments, &self.case, held, &errors);
         Ok(report)
@@ -447,8 +447,8 @@ impl Load<'_> {
             Ok((IdleMemory { connections, opening, resident: before.zip(after), echoed: None }, errors, open))
         })?;
         let (url, threads, seconds) = (&self.url, crowd.threads(), duration.as_secs_f64());
-        let mut report = Report::default();
-        report.text = format!("{url}: {open} idle connections of {threads} threads held for {seconds:.1} s\n");
+        let text = format!("{url}: {open} idle connections of {threads} threads held for {seconds:.1} s\n");
+        let mut report = Report { text, ..Report::default() };
         report.add_memory(&self.case, &memory);
         report.judge_idle(self.arguments, &self.case, open, &errors);
         Ok(report)

@@ -176,7 +176,7 @@ pub(crate) struct Revoked(Mutex<Users<Decision>>);
 struct Decision {
     /// The time at which it was made, in milliseconds since 1970.
     at: u64,
-    /// Its end. What was taken back is remembered for longer than any revocation can last.
+    /// Its end. A revocation that was taken back is remembered for longer than any revocation can last.
     until: Instant,
     takes_back: bool,
 }

@@ -7,7 +7,7 @@ mod measuring;
 use measuring::{PEAK, alone, live};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Config, Counters, Server, ServerHandle};

@@ -1,8 +1,10 @@
 //! Files of a folder as answers of HTTP.
 
+mod described;
 mod kept;
 
 use crate::{Content, Reply, Request};
+use described::Described;
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
     IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE,
@@ -20,14 +22,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tautline_ws::handshake::percent_decode;
 
 /// The file that stands for its folder.
 const INDEX: &str = "index.html";
-
-/// The last second of the year 9999.
-const LATEST: u64 = 253_402_300_799;
 
 /// Answers requests with the files of a folder, which is opened once.
 ///
@@ -72,17 +71,8 @@ pub struct StaticFiles {
 
 /// A file, and what a client is told about it.
 enum Found {
-    Open(File, Metadata, Described),
+    Open(File, Box<Metadata>, Described),
     Kept(Arc<KeptFile>),
-}
-
-/// What a client is told about a file.
-#[derive(Clone, Debug)]
-struct Described {
-    modified: SystemTime,
-    etag: HeaderValue,
-    last_modified: HeaderValue,
-    content_type: HeaderValue,
 }
 
 /// Each clone keeps files of its own, so that loops do not wait for each other.
@@ -181,7 +171,7 @@ impl StaticFiles {
         let described = Described::new(&metadata, metadata.mtime(), &path);
         Ok(Some(match self.kept.keep(path, &file, &metadata, &described) {
             Some(kept) => Found::Kept(kept),
-            None => Found::Open(file, metadata, described),
+            None => Found::Open(file, Box::new(metadata), described),
         }))
     }
 
@@ -232,29 +222,6 @@ impl StaticFiles {
             Found::Kept(kept) => Reply::Respond(head.map(|()| kept.part(range).to_vec())),
         }
     }
-}
-
-impl Described {
-    /// `seconds` is the time of the last modification.
-    fn new(metadata: &Metadata, seconds: i64, path: &Path) -> Self {
-        // A date of HTTP has a year of four digits. A file system takes later times, too.
-        let seconds = u64::try_from(seconds).unwrap_or(0).min(LATEST);
-        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let mime = mime_guess::from_path(path).first_or_octet_stream();
-        let is_text = mime.type_() == "text" && mime.get_param("charset").is_none();
-        let etag = format!("\"{:x}-{:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.size(), metadata.mtime_nsec());
-        Self {
-            modified,
-            etag: value(etag),
-            last_modified: value(httpdate::fmt_http_date(modified)),
-            content_type: value(if is_text { format!("{mime}; charset=utf-8") } else { mime.to_string() }),
-        }
-    }
-}
-
-/// A header of printable text.
-fn value(text: String) -> HeaderValue {
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 fn metadata_of(file: &File) -> rustix::io::Result<Metadata> {
@@ -394,7 +361,7 @@ mod tests {
             let file = File::from(files.open_beneath(Path::new("Cargo.toml")).unwrap());
             let metadata = file.metadata().unwrap();
             let described = Described::new(&metadata, time, Path::new("Cargo.toml"));
-            let found = Found::Open(file, metadata, described);
+            let found = Found::Open(file, Box::new(metadata), described);
             let Reply::<()>::Stream(response) = files.answer(found, &request) else { panic!("no file") };
             assert_eq!(response.headers()[LAST_MODIFIED], date, "{time}");
         }

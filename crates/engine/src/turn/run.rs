@@ -25,7 +25,6 @@ use tautline_conn::inbound;
 use tautline_conn::tick::millis;
 use tautline_io::{Address, Answered, CarrierEnd, Driver, End, Listener, Received, Sink, StreamFault, Token};
 use tautline_tls::Engine;
-use tautline_ws::CloseCode;
 
 /// Bytes that a command counts for: about as many take as long to process.
 const COMMAND: usize = 1 << 10;
@@ -78,7 +77,22 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             }
             Command::Notify(_) => {}
             Command::Connect { dial, target } => self.begin_dial(driver, dial, target),
-            Command::Disconnect { dial, code, reason } => self.disconnect(driver, dial, code, &reason),
+            Command::Disconnect { dial, code, reason } => {
+                let Core { dialer, application, links, shared, .. } = &mut self.core;
+                match dialer.give_up(driver, dial) {
+                    Some(Some(token)) => self.visit(driver, token, |core, _, link| {
+                        if link.phase.is_handshaking() {
+                            core.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Local));
+                        } else if link.phase.is_raw() {
+                            core.end(link, Phase::finishing(false), Cause::Local);
+                        } else {
+                            link.close(code, &reason);
+                        }
+                    }),
+                    Some(None) => dialer.fail(dial, ConnectError::Ended(Cause::Local), application, links, shared),
+                    None => {}
+                }
+            }
             // It leaves with the turn's other output.
             Command::Send { to, message } => self.visit_corked(driver, to.token, |core, driver, link| {
                 core.shared.publish_to(driver, link, &message);
@@ -124,24 +138,6 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         let Core { dialer, engine, application, shared, .. } = &mut self.core;
         dialer.insert(id, target);
         dialer.attempt(driver, id, engine, application, shared);
-    }
-
-    /// Ends a dial for the application.
-    fn disconnect(&mut self, driver: &mut dyn Driver, id: DialId, code: CloseCode, reason: &str) {
-        let Core { dialer, application, links, shared, .. } = &mut self.core;
-        match dialer.give_up(driver, id) {
-            Some(Some(token)) => self.visit(driver, token, |core, _, link| {
-                if link.phase.is_handshaking() {
-                    core.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Local));
-                } else if link.phase.is_raw() {
-                    core.end(link, Phase::finishing(false), Cause::Local);
-                } else {
-                    link.close(code, reason);
-                }
-            }),
-            Some(None) => dialer.fail(id, ConnectError::Ended(Cause::Local), application, links, shared),
-            None => {}
-        }
     }
 
     /// Goes on with connections that rest, in this turn's time. One of them has a visit in each turn, unless what they published

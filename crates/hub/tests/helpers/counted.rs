@@ -1,4 +1,4 @@
-//! What a log counts as its memory, beside what is allocated. For the tests of logs on other servers.
+//! The memory that a log counts, beside what is allocated. For the tests of logs on other servers.
 
 use crate::measuring::live;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Small files that have not changed lately: an answer from memory takes one system call instead of five.
 
-use super::Described;
+use super::described::Described;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(super) struct KeptFile {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What changes with each change of a file, the one of its rights too.
+/// The facts of which one changes with each change of a file, or of its rights.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -149,9 +149,12 @@ impl Version {
 
 #[cfg(test)]
 mod tests {
-    use super::{ByPath, Described, MOST, MOST_OF_FILE, OVERHEAD};
-    use super::{KeptFile, Version};
+    use super::super::described::Described;
+    use super::{ByPath, KeptFile, KeptFiles, MOST, MOST_OF_FILE, OVERHEAD, SETTLED, Version};
     use http::HeaderValue;
+    use rustix::fd::OwnedFd;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
@@ -197,7 +200,7 @@ mod tests {
         std::thread::sleep(SETTLED + Duration::from_millis(1_100));
         assert!(kept.get(&root, name).is_none() && keep());
         assert_eq!(kept.get(&root, name).unwrap().part(1..3), b"ex");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         assert!(kept.get(&root, name).is_none(), "its rights have changed");
         assert_eq!(kept.lock().bytes, 0);
         std::fs::remove_dir_all(&base).unwrap();
@@ -206,7 +209,7 @@ mod tests {
     #[test]
     fn kept_files_have_a_bound() {
         let mut kept = ByPath::default();
-        let len = MOST_OF_FILE as usize;
+        let len = usize::try_from(MOST_OF_FILE).unwrap();
         for number in 0..1_000 {
             kept.add(PathBuf::from(format!("{number}")), file_of(len));
             kept.add(PathBuf::from(format!("{number}")), file_of(len));
