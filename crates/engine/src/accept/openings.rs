@@ -77,6 +77,7 @@ impl Openings {
     }
 
     /// Whether one waits that may have a step in this turn's time.
+    #[inline]
     pub(crate) fn go_on(&self, clock: &Clock) -> bool {
         self.are_waiting() && self.may_step(|| clock.elapsed())
     }
@@ -160,6 +161,7 @@ impl Openings {
     }
 
     /// Whether input waits.
+    #[inline]
     pub(crate) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -47,7 +47,10 @@ impl CarrierEnds {
     }
 
     /// A turn begins. The driver has reported the ends of all that were carried by connections that are gone.
+    #[inline]
     pub(crate) fn forget<S, T>(&mut self, links: &Links<S, T>) {
-        self.0.retain(|(carrier, _)| links.get(*carrier).is_some());
+        if !self.0.is_empty() {
+            self.0.retain(|(carrier, _)| links.get(*carrier).is_some());
+        }
     }
 }

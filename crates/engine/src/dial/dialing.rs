@@ -63,6 +63,7 @@ impl Dialer {
     }
 
     /// When the first timer is due; [`Tick::MAX`] without one.
+    #[inline]
     pub(crate) fn due(&self) -> Tick {
         self.timers.peek().map_or(Tick::MAX, |Reverse((at, _))| *at)
     }

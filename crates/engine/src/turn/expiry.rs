@@ -33,7 +33,9 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
             self.core.shared.peer_log.report();
         }
         let Core { dialer, engine, application, links, shared, .. } = &mut self.core;
-        while let Some(due) = dialer.next_due(driver, shared) {
+        while dialer.due() <= now
+            && let Some(due) = dialer.next_due(driver, shared)
+        {
             match due {
                 DialDue::Attempt(id) => dialer.attempt(driver, id, engine, application, shared),
                 DialDue::Failed(id, error) => dialer.fail(id, error, application, links, shared),
