@@ -235,8 +235,8 @@ impl Report {
     fn add_memory(&mut self, case: &Case, memory: &IdleMemory) {
         let (seconds, each) = (memory.opening.as_secs_f64(), memory.rss_per_connection());
         let rate = memory.connections as f64 / seconds;
-        self.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
         self.add(case, &[(Metric::Opened, rate)]);
+        self.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
         self.text += &format!("  opened in   {seconds:.1} s, {} /s\n", number(rate));
         match (memory.resident, each) {
             (Some((before, after)), Some(each)) => {
