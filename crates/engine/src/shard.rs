@@ -315,7 +315,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             self.reactor.expire_timers(&mut *self.driver);
         }
         self.reactor.deliver(&mut *self.driver);
-        self.reactor.step_oldest(&mut *self.driver, Openings::go_on);
+        if self.reactor.core.openings.are_waiting() {
+            self.reactor.step_oldest(&mut *self.driver, Openings::go_on);
+        }
         self.reactor.go_on_resting(&mut *self.driver);
         if self.reactor.core.admission.has_reason(&self.reactor.core.shared) {
             self.reactor.keep_limits(&mut *self.driver);
