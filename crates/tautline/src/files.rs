@@ -1,8 +1,9 @@
+use crate::stamp::Stamp;
 use crate::{
     Certificate, Challenges, ClientAuth, ClientRule, Error, Reloader, ServerConfig, TicketKeySource, TicketSecret,
 };
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -96,18 +97,6 @@ impl CertificateFiles {
         self.bare = true;
         self
     }
-}
-
-/// Properties of a file by which a change is noticed.
-///
-/// Writing, renaming or linking the file changes at least one of them. So does a change of a symbolic link in its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 impl ServerFiles {
@@ -299,20 +288,6 @@ impl TicketKeySource for TicketFile {
             Error::Config(why) => Error::Config(format!("{path}: {why}")),
             other => other,
         })
-    }
-}
-
-impl Stamp {
-    const NONE: Self = Self { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
-
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
     }
 }
 

@@ -51,6 +51,7 @@ mod reload;
 mod server;
 mod server_handle;
 mod socket;
+mod stamp;
 #[cfg(feature = "files")]
 mod static_files;
 pub mod testing;

@@ -1,12 +1,13 @@
 //! Small files that have not changed lately: an answer from memory takes one system call instead of five.
 
 use super::described::Described;
+use crate::stamp::Stamp;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -36,19 +37,9 @@ struct ByPath {
 /// A file in memory.
 #[derive(Debug)]
 pub(super) struct KeptFile {
-    version: Version,
+    stamp: Stamp,
     pub(super) described: Described,
     pub(super) bytes: Vec<u8>,
-}
-
-/// The facts of which one changes with each change of a file, or of its rights.
-#[derive(Debug, PartialEq, Eq)]
-struct Version {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 impl KeptFiles {
@@ -58,14 +49,7 @@ impl KeptFiles {
     pub(super) fn get(&self, root: &OwnedFd, path: &Path) -> Option<Arc<KeptFile>> {
         let kept = Arc::clone(self.lock().files.get(path)?);
         let now = statx(root, path, AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).ok();
-        let now = now.map(|now| Version {
-            device: makedev(now.stx_dev_major, now.stx_dev_minor),
-            inode: now.stx_ino,
-            size: now.stx_size,
-            modified: (now.stx_mtime.tv_sec, now.stx_mtime.tv_nsec.into()),
-            changed: (now.stx_ctime.tv_sec, now.stx_ctime.tv_nsec.into()),
-        });
-        if now.as_ref() == Some(&kept.version) {
+        if now.is_some_and(|now| Stamp::of_statx(&now) == kept.stamp) {
             return Some(kept);
         }
         self.lock().remove(path);
@@ -80,16 +64,16 @@ impl KeptFiles {
         metadata: &Metadata,
         described: &Described,
     ) -> Option<Arc<KeptFile>> {
-        let version = Version::of(metadata);
-        if version.size > MOST_OF_FILE || !version.has_settled(SystemTime::now()) {
+        let stamp = Stamp::of(metadata);
+        if stamp.size > MOST_OF_FILE || !has_settled(&stamp, SystemTime::now()) {
             return None;
         }
-        let mut bytes = vec![0; usize::try_from(version.size).ok()?];
+        let mut bytes = vec![0; usize::try_from(stamp.size).ok()?];
         file.read_exact_at(&mut bytes, 0).ok()?;
-        if Version::of(&file.metadata().ok()?) != version {
+        if Stamp::of(&file.metadata().ok()?) != stamp {
             return None;
         }
-        let kept = Arc::new(KeptFile { version, described: described.clone(), bytes });
+        let kept = Arc::new(KeptFile { stamp, described: described.clone(), bytes });
         self.lock().add(path, Arc::clone(&kept));
         Some(kept)
     }
@@ -127,30 +111,18 @@ impl ByPath {
     }
 }
 
-impl Version {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// Whether the last change was long enough before `now`.
-    fn has_settled(&self, now: SystemTime) -> bool {
-        let changed = u64::try_from(self.changed.0).ok().map(Duration::from_secs);
-        let since = changed.and_then(|changed| now.duration_since(SystemTime::UNIX_EPOCH + changed).ok());
-        // The second in which it changed counts as a whole one.
-        since.is_some_and(|since| since > SETTLED + Duration::from_secs(1))
-    }
+/// Whether the last change of a file was long enough before `now`.
+fn has_settled(stamp: &Stamp, now: SystemTime) -> bool {
+    let changed = u64::try_from(stamp.changed.0).ok().map(Duration::from_secs);
+    let since = changed.and_then(|changed| now.duration_since(SystemTime::UNIX_EPOCH + changed).ok());
+    // The second in which it changed counts as a whole one.
+    since.is_some_and(|since| since > SETTLED + Duration::from_secs(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::described::Described;
-    use super::{ByPath, KeptFile, KeptFiles, MOST, MOST_OF_FILE, OVERHEAD, SETTLED, Version};
+    use super::{ByPath, KeptFile, KeptFiles, MOST, MOST_OF_FILE, OVERHEAD, SETTLED, Stamp, has_settled};
     use http::HeaderValue;
     use rustix::fd::OwnedFd;
     use std::fs::{File, Permissions};
@@ -159,8 +131,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    fn changed_at(seconds: i64) -> Version {
-        Version { device: 1, inode: 2, size: 3, modified: (0, 0), changed: (seconds, 5) }
+    fn changed_at(seconds: i64) -> Stamp {
+        let mut stamp = Stamp::NONE;
+        stamp.changed = (seconds, 5);
+        stamp
     }
 
     fn file_of(len: usize) -> Arc<KeptFile> {
@@ -171,16 +145,16 @@ mod tests {
             last_modified: text.clone(),
             content_type: text,
         };
-        Arc::new(KeptFile { version: changed_at(0), described, bytes: vec![0; len] })
+        Arc::new(KeptFile { stamp: changed_at(0), described, bytes: vec![0; len] })
     }
 
     #[test]
     fn a_file_that_has_just_changed_is_not_kept() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        for (changed, has_settled) in [(96, true), (97, false), (100, false), (101, false), (i64::MAX, false)] {
-            assert_eq!(changed_at(changed).has_settled(now), has_settled, "{changed}");
+        for (changed, expected) in [(96, true), (97, false), (100, false), (101, false), (i64::MAX, false)] {
+            assert_eq!(has_settled(&changed_at(changed), now), expected, "{changed}");
         }
-        assert!(!changed_at(-1).has_settled(now));
+        assert!(!has_settled(&changed_at(-1), now));
     }
 
     #[test]
