@@ -198,6 +198,21 @@ mod tests {
         assert_eq!(shard.counters().handshakes_evicted, 1);
     }
 
+    #[test]
+    fn connections_that_are_adopted_before_the_wait_are_counted_without_one() {
+        let (kernel, mut shard) = shard();
+        let socket = std::os::unix::net::UnixStream::pair().unwrap().0;
+        shard.handle().adopt(socket.into(), None).unwrap();
+        // A turn before left it.
+        shard.reactor.commands_left = true;
+        shard.turn(None).unwrap();
+        let counters = shard.counters();
+        assert_eq!((counters.connections, counters.memory_sources > 0), (1, true));
+        assert_eq!(kernel.0.borrow().waits, [Some(Duration::ZERO)]);
+        shard.turn(None).unwrap();
+        assert_ne!(kernel.0.borrow().waits[1], Some(Duration::ZERO));
+    }
+
     /// The free places are fewer than the handshakes that may wait, so their own limit is never met.
     #[test]
     fn silent_connections_give_their_places_to_new_ones_though_most_places_are_taken() {

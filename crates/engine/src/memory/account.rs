@@ -200,6 +200,12 @@ impl Account {
         self.changed | self.due | (pool.in_classes() != self.in_classes) | (application != self.application)
     }
 
+    /// Whether a connection holds or keeps something else than was reported.
+    #[inline]
+    pub(crate) const fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Reports the numbers. The budget is due if the shard has grown since the last [look](Self::looked).
     pub(crate) fn report(&mut self, pool: &Pool, common: &Common, counters: &LiveCounters) {
         self.changed = false;

@@ -59,6 +59,10 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
         // Every turn asks, so nothing is collected first.
         let Core { wheel, dialer, admission, shared, .. } = &self.core;
+        // What was left of commands is handled before the wait, but limits are kept behind it.
+        if admission.due || shared.account.has_changed() {
+            return Some(Duration::ZERO);
+        }
         let due = wheel.due().min(shared.timers.due()).min(admission.look_at).min(dialer.due());
         let due = due.min(self.draining.as_ref().map_or(Tick::MAX, Draining::due));
         let due = due.min(shared.drain_end.unwrap_or(Tick::MAX)).min(shared.peer_log.due().unwrap_or(Tick::MAX));
