@@ -109,6 +109,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         let counters = Arc::<LiveCounters>::default();
         let (remote, commands) = ShardHandle::new::<H>(number, driver.waker(), counters.clone());
         let admission = Admission::new(SharedLimits::default(), &config.limits, remote.clone());
+        let clock = Clock::default();
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),
@@ -130,8 +131,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             remote,
             others: Vec::new(),
             bridge: None,
-            clock: Clock::default(),
-            now: 0,
+            now: clock.read(),
+            clock,
             dates: DateCache::default(),
             drain_end: None,
             probe: None,

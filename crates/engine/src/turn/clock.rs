@@ -1,19 +1,23 @@
 use crate::turn::timer::Tick;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time of a shard.
 pub(crate) enum Clock {
-    /// The system's monotonic clock, since this instant.
-    System(Instant),
+    /// The system's monotonic clock, since this second. `Instant` has nanoseconds to subtract too, which each turn would do twice.
+    System(i64),
     /// The time since the begin of a simulation.
     Simulated(Box<dyn Fn() -> Duration>),
 }
 
 impl Clock {
-    /// The time since the shard's or the simulation's begin. It does not go back.
+    /// The time since the second of the shard's begin, or since the simulation's. It does not go back.
     pub(crate) fn elapsed(&self) -> Duration {
         match self {
-            Self::System(epoch) => epoch.elapsed(),
+            Self::System(epoch) => {
+                let Timespec { tv_sec, tv_nsec } = monotonic();
+                Duration::new(tv_sec.abs_diff(*epoch), u32::try_from(tv_nsec).unwrap_or_default())
+            }
             Self::Simulated(now) => now(),
         }
     }
@@ -32,6 +36,10 @@ impl Clock {
     }
 }
 
+fn monotonic() -> Timespec {
+    clock_gettime(ClockId::Monotonic)
+}
+
 /// The system's time since the Unix epoch; 0 if its clock stands before it.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -45,6 +53,6 @@ pub(crate) const fn tick(now: Duration) -> Tick {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self::System(Instant::now())
+        Self::System(monotonic().tv_sec)
     }
 }
