@@ -59,7 +59,7 @@ impl<E: Engine, H: Handler> Reactor<E, H> {
         }
         // Every turn asks, so nothing is collected first.
         let Core { wheel, dialer, admission, shared, .. } = &self.core;
-        // What was left of commands is handled before the wait, but limits are kept behind it.
+        // Commands that were left are handled before the wait, but limits are kept behind it.
         if admission.due || shared.account.has_changed() {
             return Some(Duration::ZERO);
         }
