@@ -11,13 +11,12 @@ use crate::worker::{self, Plan};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tautline::layers::engine::{HandshakePool, SharedLimits};
 use tautline::layers::tls::Engine;
-use tautline::{Address, EngineKind, Fused, Plain};
+use tautline::{Address, EngineKind, Fused, Listeners, Plain};
 
 /// Turns of a loop before the event loop goes on with other work.
 const ROUNDS: usize = 32;
@@ -63,14 +62,14 @@ impl Server {
         let limits = SharedLimits::default();
         let here = loops == 0;
         let loops = loops.max(1);
+        // Loops share a socket of the program.
+        let listeners = Arc::new(Listeners { sockets: sock.into_iter().collect(), ..Listeners::default() });
         let plan = |number| -> PyResult<Plan> {
             let outbox = Arc::<Outbox>::default();
             let relay = side(outbox.clone())?;
             let (config, listen, limits) = (config.clone(), listen.clone(), limits.clone());
-            let reuse_port = loops > 1;
-            // Loops share a socket of the program.
-            let sockets = sock.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-            Ok(Plan { number, name: "tautline", config, listen, sockets, reuse_port, outbox, relay, limits })
+            let (listeners, loops) = (listeners.clone(), loops as usize);
+            Ok(Plan { number, name: "tautline", config, listen, listeners, loops, outbox, relay, limits })
         };
         let plans = (0..loops).map(plan).collect::<PyResult<Vec<_>>>()?;
         let outboxes: Vec<_> = plans.iter().map(|plan| plan.outbox.clone()).collect();

@@ -4,13 +4,12 @@ use crate::crossing::{Order, Orders, Outbox, Peer, Shared};
 use crate::options::close_code;
 use crate::relay::Relay;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use tautline::layers::engine::{HandshakePool, SharedLimits};
 use tautline::layers::tls::Engine;
-use tautline::{Address, Config, Conn, DriverConfig, Kind, ListenOptions, Outgoing, Shard, ShardHandle};
+use tautline::{Address, Config, Conn, DriverConfig, Error, Kind, Listeners, Outgoing, Shard, ShardHandle};
 
 /// Bytes of a connection above which the loop looks again once the kernel has taken what it can.
 const LOOK_ABOVE: usize = 8 << 10;
@@ -21,9 +20,9 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
     pub(crate) config: Arc<Config>,
     pub(crate) listen: Vec<Address>,
-    /// Listening sockets of the program.
-    pub(crate) sockets: Vec<OwnedFd>,
-    pub(crate) reuse_port: bool,
+    pub(crate) listeners: Arc<Listeners>,
+    /// The number of loops that listen.
+    pub(crate) loops: usize,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) relay: Relay,
     pub(crate) limits: SharedLimits,
@@ -81,19 +80,19 @@ pub(crate) fn made<E: Engine>(
     if let Some(pool) = pool {
         shard.set_handshake_pool(pool);
     }
-    let mut options = ListenOptions::default();
-    options.backlog = 4096;
-    options.reuse_port = plan.reuse_port;
-    let named = |address: &Address, error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
-    };
-    let listen = |address: &Address| shard.listen(address, &options).map_err(|error| named(address, error));
-    let mut addresses = plan.listen.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
-    for socket in plan.sockets {
-        let unusable = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on the socket: {error}"));
-        addresses.push(shard.listen_on(socket).map_err(unusable)?);
-    }
+    let mut addresses = plan.listeners.begin((plan.number, plan.loops), &mut shard, &plan.listen).map_err(failed)?;
+    addresses.extend(plan.listeners.addresses_of_sockets().map_err(failed)?);
     Ok((shard, addresses))
+}
+
+/// The system's kind of error, with our text.
+fn failed(error: Error) -> io::Error {
+    match &error {
+        Error::Listen { error: of_system, .. } | Error::Machine { error: of_system, .. } => {
+            io::Error::new(of_system.kind(), error.to_string())
+        }
+        _ => io::Error::other(error),
+    }
 }
 
 fn turn_to_end<E: Engine>(shard: &mut Shard<E, Relay>, outbox: &Outbox) {

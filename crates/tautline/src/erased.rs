@@ -48,6 +48,8 @@ erased! {
         fn connect(target: Arc<Target>) -> DialId;
         fn drain(code: CloseCode, reason: &str, deadline: Duration);
         fn flush();
+        fn listen(address: &Address, options: &ListenOptions) -> io::Result<Address>;
+        fn listen_on(socket: OwnedFd) -> io::Result<Address>;
         fn set_probe(probe: Box<dyn Probe>);
         fn turn(longest: Option<Duration>) -> io::Result<()>;
     }
@@ -63,8 +65,6 @@ erased! {
         fn totals() -> Totals;
     }
     &mut self {
-        fn listen(address: &Address, options: &ListenOptions) -> io::Result<Address>;
-        fn listen_on(socket: OwnedFd) -> io::Result<Address>;
         fn set_others(others: Vec<ShardHandle>);
         fn watch_turns();
         fn settle();

@@ -46,6 +46,7 @@ mod erased;
 mod error;
 mod files;
 mod jobs;
+mod listeners;
 mod prepared;
 mod reload;
 mod server;
@@ -82,6 +83,8 @@ pub use driver::{driver_named, settle as settle_driver};
 pub use erased::{Loop, StatelessLoop};
 pub use error::Error;
 pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
+#[doc(hidden)]
+pub use listeners::Listeners;
 pub use prepared::PreparedServer;
 pub use reload::{Reloader, Reloads};
 pub use server::Server;

@@ -124,7 +124,7 @@ impl<E: EngineChoice> Server<E> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn listen_on(mut self, socket: impl Into<OwnedFd>) -> Self {
-        self.plan.sockets.push(socket.into());
+        self.plan.listeners.sockets.push(socket.into());
         self
     }
 
@@ -154,7 +154,7 @@ impl<E: EngineChoice> Server<E> {
     /// allow this, and the first must allow it or have several loops. Otherwise an address in use is an error, since two servers
     /// at one address would go unnoticed.
     pub fn beside_others(mut self, yes: bool) -> Self {
-        self.plan.beside_others = yes;
+        self.plan.listeners.beside_others = yes;
         self
     }
 
@@ -162,14 +162,14 @@ impl<E: EngineChoice> Server<E> {
     ///
     /// A file has it before anybody can connect.
     pub const fn unix_mode(mut self, mode: u32) -> Self {
-        self.plan.unix_mode = Some(mode);
+        self.plan.listeners.options.unix_mode = Some(mode);
         self
     }
 
     /// Sets options of the listening TCP sockets, which all accepted connections inherit. Sockets that something else has made
     /// keep theirs.
     pub fn tcp(mut self, options: TcpOptions) -> Self {
-        self.plan.tcp = options;
+        self.plan.listeners.options.tcp = options;
         self
     }
 
@@ -255,7 +255,7 @@ impl<E: EngineChoice> Server<E> {
     /// If a loop cannot start. Then none runs.
     pub fn prepare<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<PreparedServer, Error> {
         let Self { tls: Tls { engine, config }, plan, adopts } = self;
-        if plan.listen.is_empty() && plan.sockets.is_empty() && plan.take_over.is_none() && !adopts {
+        if plan.listen.is_empty() && plan.listeners.sockets.is_empty() && plan.take_over.is_none() && !adopts {
             return Err(Error::NothingToListenAt);
         }
         if plan.shards > plan.driver.max_loops() {
@@ -268,7 +268,7 @@ impl<E: EngineChoice> Server<E> {
             let error = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Machine { what: "cannot share the records of a message", error });
         }
-        if plan.own_descriptors.is_some() && (!plan.sockets.is_empty() || plan.take_over.is_some()) {
+        if plan.own_descriptors.is_some() && (!plan.listeners.sockets.is_empty() || plan.take_over.is_some()) {
             let what = "it would stay open in the tables of all loops; let the server make its sockets";
             let error = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Machine {

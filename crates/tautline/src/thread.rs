@@ -2,19 +2,19 @@
 
 use crate::erased::ThreadLoop;
 use crate::jobs::Jobs;
+use crate::listeners::Listeners;
 use crate::server_handle::{Left, ServerHandle, Thread, end_of, report_end};
 use crate::upgrade::{Arrivals, TakeOver};
 use crate::{Error, Reloader};
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use tautline_engine::probe::Stamps;
 use tautline_engine::{Bridge, Config, ShardHandle, Target};
 use tautline_io::machine::OwnDescriptors;
-use tautline_io::{Address, Driver, DriverConfig, ListenOptions, TcpOptions, activation, epoll, machine};
+use tautline_io::{Address, Driver, DriverConfig, machine};
 
 /// The settings of loops, for servers and clients alike.
 pub(crate) struct Plan {
@@ -24,23 +24,15 @@ pub(crate) struct Plan {
     #[cfg(feature = "http2")]
     pub(crate) http2: Option<tautline_http2::Limits>,
     pub(crate) listen: Vec<Address>,
+    pub(crate) listeners: Listeners,
     /// The targets of a client's loop.
     pub(crate) targets: Vec<Arc<Target>>,
-    /// Listening sockets that something else has made.
-    pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) shards: usize,
     pub(crate) cpus: Vec<usize>,
-    pub(crate) backlog: i32,
     /// One read in this number has the stages of its messages measured.
     pub(crate) every: NonZeroU32,
     /// Whether stages are measured.
     pub(crate) stages: bool,
-    /// Whether other servers may listen at the same addresses.
-    pub(crate) beside_others: bool,
-    /// The mode of Unix sockets.
-    pub(crate) unix_mode: Option<u32>,
-    /// Options of listening TCP sockets.
-    pub(crate) tcp: TcpOptions,
     /// Whether each loop has a table of descriptors of its own.
     pub(crate) own_descriptors: Option<OwnDescriptors>,
     /// The way to other hosts.
@@ -100,16 +92,12 @@ impl Plan {
             config: Arc::new(Config::default()),
             driver: DriverConfig::default(),
             listen: Vec::new(),
+            listeners: Listeners::default(),
             targets: Vec::new(),
-            sockets: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
-            backlog: 4096,
             every: NonZeroU32::MIN,
             stages: false,
-            beside_others: false,
-            unix_mode: None,
-            tcp: TcpOptions::default(),
             own_descriptors: None,
             bridge: None,
             take_over: None,
@@ -126,7 +114,7 @@ impl Plan {
         self.reserve_descriptors();
         let Some(stream) = self.take_over.take() else { return self.start_loops(reloader, make) };
         let (take_over, arrivals, sockets) = TakeOver::greet(stream, None, self.shards).map_err(cannot_take_over)?;
-        self.sockets.extend(sockets);
+        self.listeners.sockets.extend(sockets);
         self.arrivals = Some(arrivals);
         reloader.restore_tickets(take_over.tickets());
         match self.start_loops(reloader, make) {
@@ -143,8 +131,7 @@ impl Plan {
         let (plan, make): (Arc<Self>, Arc<Make>) = (Arc::new(self), make.into());
         let mut server =
             ServerHandle::starting(plan.shards, plan.listen.clone(), reloader, plan.bridge.clone(), plan.stages);
-        let shared =
-            plan.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>().map_err(not_to_listen_on)?;
+        let shared = plan.listeners.addresses_of_sockets()?;
         let mut wakers = Vec::new();
         let started = plan.open_loops(&make, &server).and_then(|opened| {
             for Opened { thread, listen, reported } in opened {
@@ -281,60 +268,17 @@ impl Plan {
         if self.stages {
             shard.set_probe(Box::new(Stamps::of_one_in(self.every)));
         }
-        let reuse_port = self.shards > 1 || self.beside_others;
-        let mut options = ListenOptions::default();
-        options.backlog = self.backlog;
-        options.reuse_port = reuse_port;
-        options.unix_mode = self.unix_mode;
-        options.tcp = self.tcp.clone();
-        let mut addresses = Vec::new();
-        for address in listen {
-            if number == 0 && options.reuse_port && !self.beside_others {
-                refuse_occupied(address)?;
-            }
-            // Loops cannot share the address of a Unix socket, so the first loop has it.
-            if number > 0 && !matches!(address, Address::Tcp(_)) {
-                addresses.push(address.clone());
-                continue;
-            }
-            let bound = shard.listen(address, &options);
-            addresses.push(bound.map_err(|error| Error::Listen { address: address.clone(), error })?);
-        }
-        for socket in self.sockets_of(number).map_err(not_to_listen_on)? {
-            shard.listen_on(socket).map_err(not_to_listen_on)?;
-        }
+        let addresses = self.listeners.begin((number, self.shards), &mut *shard, listen)?;
         // After the probe is set: only sockets that are made then have the times of arrival.
         for target in &self.targets {
             shard.connect(target.clone());
         }
         Ok((shard, addresses))
     }
-
-    /// Copies of the listening sockets of others from which loop `number` accepts.
-    ///
-    /// Sockets at one address (`SO_REUSEPORT`) are dealt out to the loops. If there are fewer of them than loops, loops share
-    /// them. So each loop accepts at each address, and from each socket some loop does.
-    fn sockets_of(&self, number: u32) -> io::Result<Vec<OwnedFd>> {
-        let addresses = self.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>()?;
-        let mut own = Vec::new();
-        for (index, (socket, address)) in self.sockets.iter().zip(&addresses).enumerate() {
-            let before = addresses[..index].iter().filter(|other| *other == address).count();
-            let all = addresses.iter().filter(|other| *other == address).count();
-            let turn = all.min(self.shards).max(1);
-            if before % turn == number as usize % turn {
-                own.push(socket.try_clone()?);
-            }
-        }
-        Ok(own)
-    }
 }
 
 pub(crate) fn cannot_take_over(error: io::Error) -> Error {
     Error::Machine { what: "cannot take over from the other process", error }
-}
-
-fn not_to_listen_on(error: io::Error) -> Error {
-    Error::Machine { what: "cannot listen on a socket that this server did not make", error }
 }
 
 /// A part of a loop, unless it could not be made, which is reported.
@@ -359,18 +303,4 @@ pub(crate) fn run_to_end(shard: &mut dyn ThreadLoop, ends_idle: bool, jobs: &Job
         jobs.run(shard);
     }
     Ok(())
-}
-
-/// Checks that no other server listens at an address that loops share by `SO_REUSEPORT`.
-///
-/// Another server of the same user could share it unnoticed, and the kernel would spread clients over both. Listening once
-/// without that option fails then.
-fn refuse_occupied(address: &Address) -> Result<(), Error> {
-    if !matches!(address, Address::Tcp(at) if at.port() != 0) {
-        return Ok(());
-    }
-    let mut alone = ListenOptions::default();
-    alone.backlog = 0;
-    let listened = epoll::Driver::new().and_then(|mut driver| driver.listen(address, &alone));
-    listened.map(drop).map_err(|error| Error::Listen { address: address.clone(), error })
 }
