@@ -180,7 +180,7 @@ fn no_gpl_unasked() -> Outcome {
     let tree = ["tree", "-p", "tautline-cli", "--features", "engines,libressl,xdp", "--target", "all"];
     let mut tree = cargo(&tree);
     tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}", "--locked"]);
-    let tree = process::output(&mut tree).ok_or_else(|| Failure::Failed("`cargo tree` failed".to_owned()))?;
+    let tree = process::printed(&mut tree)?;
     match tree.lines().find(|package| package.starts_with("wolfssl") || package.starts_with("tautline-tls-wolfssl")) {
         Some(package) => Err(Failure::Failed(format!("{package} is built in without the feature `wolfssl`"))),
         None => Ok(()),

@@ -170,6 +170,12 @@ pub(crate) fn run_quietly(command: &mut Command) -> Result<Result<String, String
     Ok(if output.status.success() { Ok(printed) } else { Err(told) })
 }
 
+/// The standard output of a short command that has to succeed.
+pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
+    let name = describe(command);
+    run_quietly(command)?.map_err(|told| Failure::Failed(format!("`{name}` failed: {}", told.trim())))
+}
+
 /// Whether a short command runs and succeeds.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     output(Command::new(program).args(arguments)).is_some()

@@ -13,9 +13,8 @@ use crate::stage::Context;
 /// Packs every crate that is published, with the versions that registries will have. Nothing is built again, and no
 /// registry is asked.
 pub(crate) fn check(context: &Context) -> Outcome {
-    let metadata = process::output(&mut cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]));
-    let metadata = metadata.ok_or_else(|| Failure::Failed("`cargo metadata` failed".to_owned()))?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| Failure::Failed(error.to_string()))?;
+    let metadata = process::printed(&mut cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
     let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
     let published: Vec<&Value> = packages.iter().filter(|package| package["publish"].is_null()).collect();
     let wrong: Vec<String> = published.iter().flat_map(|package| faults(package)).collect();

@@ -195,8 +195,7 @@ pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates, dri
 
 /// The reason why io_uring cannot be used here, in the words of `taut doctor`, if there is one.
 pub(crate) fn lacks_uring() -> Result<Option<String>, Failure> {
-    let told = process::output(Command::new(program()).arg("doctor"));
-    let told = told.ok_or_else(|| Failure::Failed("`taut doctor` failed".to_owned()))?;
+    let told = process::printed(Command::new(program()).arg("doctor"))?;
     let line = told.lines().find(|line| line.contains("driver uring "));
     let line = line.ok_or_else(|| Failure::Failed("`taut doctor` does not report on io_uring".to_owned()))?;
     Ok((!line.contains("works")).then(|| line.trim().to_owned()))

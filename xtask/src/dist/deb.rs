@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
-use crate::process::{self, run, run_logged, succeeds};
+use crate::process::{printed, run, run_logged, succeeds};
 use crate::stage::{self, Context};
 use crate::{paths, taut};
 
 /// Packs a program by this method of compression, and returns the path of the package.
 pub(crate) fn pack(context: &Context, program: &Path, compression: &str) -> Result<PathBuf, Failure> {
-    let version = output(Command::new(program).arg("version"))?.trim().replace("taut ", "");
-    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
+    let version = printed(Command::new(program).arg("version"))?.trim().replace("taut ", "");
+    let architecture = printed(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let tree = paths::own("dist/deb");
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
     fill(context, &tree, program)?;
-    let size = output(Command::new("du").arg("-ks").arg(&tree))?;
+    let size = printed(Command::new("du").arg("-ks").arg(&tree))?;
     let control = fs::read_to_string(source("deb/control"))?
         .replace("@VERSION@", &version)
         .replace("@ARCHITECTURE@", &architecture)
@@ -70,7 +70,7 @@ fn fill(context: &Context, tree: &Path, program: &Path) -> Outcome {
     ] {
         let place = share.join(place);
         fs::create_dir_all(place.parent().unwrap_or(&share))?;
-        fs::write(place, output(Command::new(program).args(["completions", shell]))?)?;
+        fs::write(place, printed(Command::new(program).args(["completions", shell]))?)?;
     }
     let mut texts: Vec<PathBuf> = vec![share.join("doc/taut/changelog")];
     for page in fs::read_dir(&manual)? {
@@ -133,8 +133,4 @@ const RUN: &str = "
 /// A file below `packaging`.
 fn source(path: &str) -> PathBuf {
     paths::root().join("packaging").join(path)
-}
-
-fn output(command: &mut Command) -> Result<String, Failure> {
-    process::output(command).ok_or_else(|| Failure::Failed(format!("`{:?}` failed", command.get_program())))
 }

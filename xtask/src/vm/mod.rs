@@ -263,9 +263,7 @@ fn stripped(program: &Path) -> Result<PathBuf, Failure> {
 
 /// The libraries that a program is linked to, and their loader.
 fn libraries(program: &Path) -> Result<Vec<String>, Failure> {
-    let listed = process::output(Command::new("ldd").arg(program));
-    let listed = listed.ok_or_else(|| Failure::Failed(format!("`ldd {}` failed", program.display())))?;
-    Ok(paths_in(&listed))
+    Ok(paths_in(&process::printed(Command::new("ldd").arg(program))?))
 }
 
 /// The paths in the output of ldd(1): `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`.
