@@ -153,8 +153,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     for wanted in [&["--libs"][..], &["--static", "--libs"]] {
         let mut flags = Command::new("pkg-config");
         flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).arg("--cflags").args(wanted).arg("tautline");
-        let flags = process::output(&mut flags);
-        let flags = flags.ok_or_else(|| Failure::Failed("pkg-config does not find the library".to_owned()))?;
+        let flags = process::output(&mut flags).ok_or("pkg-config does not find the library")?;
         let mut cc = Command::new("cc");
         cc.args(["-std=c99", "-o"]).arg(prefix.join("echo")).arg(paths::root().join("examples/c/echo.c"));
         if wanted.len() == 2 {

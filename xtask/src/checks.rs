@@ -278,9 +278,7 @@ pub(crate) fn fuzz(context: &Context, seconds: u64) -> Outcome {
         command.args(["run", "nightly"]).arg(&tool).arg("fuzz").args(arguments).current_dir(paths::root());
         command
     };
-    let list = process::output(&mut fuzz(&["list"]));
-    let list =
-        list.ok_or_else(|| Failure::Failed("`cargo fuzz list` failed: is there a fuzz/Cargo.toml?".to_owned()))?;
+    let list = process::output(&mut fuzz(&["list"])).ok_or("`cargo fuzz list` failed: is there a fuzz/Cargo.toml?")?;
     let limit = format!("-max_total_time={seconds}");
     let mut failed = Vec::new();
     for target in list.lines() {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::process::run_quietly;
 use crate::stage::Context;
 use crate::{cargo, paths};
@@ -39,7 +39,7 @@ pub(crate) fn look(network: Network) -> Result<Vec<(String, Lock)>, Failure> {
 /// Fails if a lock file is stale or cannot be judged, with the network where it is needed.
 pub(crate) fn check(_: &Context) -> Outcome {
     let wrong: Vec<String> = look(Network::Used)?.iter().filter_map(|(path, lock)| finding(path, lock)).collect();
-    if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
+    none_of(&wrong, "; ")
 }
 
 /// Words for a lock file that does not fit.

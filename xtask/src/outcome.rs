@@ -31,5 +31,16 @@ impl From<String> for Failure {
     }
 }
 
+impl From<&str> for Failure {
+    fn from(reason: &str) -> Self {
+        Self::Failed(reason.to_owned())
+    }
+}
+
+/// Fails with all findings, if there are any.
+pub(crate) fn none_of(findings: &[String], between: &str) -> Outcome {
+    if findings.is_empty() { Ok(()) } else { Err(findings.join(between).into()) }
+}
+
 /// The result of a stage.
 pub(crate) type Outcome = Result<(), Failure>;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cargo::cargo;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Outcome, none_of};
 use crate::process::{self, run};
 use crate::stage::Context;
 
@@ -18,9 +18,7 @@ pub(crate) fn check(context: &Context) -> Outcome {
     let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
     let published: Vec<&Value> = packages.iter().filter(|package| package["publish"].is_null()).collect();
     let wrong: Vec<String> = published.iter().flat_map(|package| faults(package)).collect();
-    if !wrong.is_empty() {
-        return Err(Failure::Failed(wrong.join("; ")));
-    }
+    none_of(&wrong, "; ")?;
     let names: Vec<&str> = published.iter().filter_map(|package| package["name"].as_str()).collect();
     let mut pack = cargo(&["package", "--locked", "--no-verify", "--allow-dirty", "--quiet"]);
     run(pack.args(names.iter().flat_map(|name| ["-p", name])), context.deadline)?;

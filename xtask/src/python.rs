@@ -52,7 +52,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     build.env("PYO3_PYTHON", venv.join("bin/python"));
     run(&mut build, context.deadline)?;
     let wheel = fs::read_dir(&wheels)?.next().transpose()?;
-    let wheel = wheel.ok_or_else(|| Failure::Failed("maturin made no wheel".to_owned()))?.path();
+    let wheel = wheel.ok_or("maturin made no wheel")?.path();
     let mut install = module(&venv, "pip");
     install.args(["install", "--quiet", "--no-deps", "--force-reinstall"]).arg(wheel);
     run_logged(&mut install, &log, context.deadline)?;

@@ -70,8 +70,7 @@ fn shims(context: &Context, further: &[&str]) -> Outcome {
     test.env("RUSTFLAGS", LINKED);
     // The runtime must be loaded before the C library, which rustc names first.
     let runtime = process::output(Command::new("cc").arg("-print-file-name=libasan.so"));
-    let runtime =
-        runtime.ok_or_else(|| Failure::Failed("the C compiler does not print the path of libasan".to_owned()))?;
+    let runtime = runtime.ok_or("the C compiler does not print the path of libasan")?;
     test.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", format!("env LD_PRELOAD={}", runtime.trim()));
     run(&mut test, context.deadline)
 }

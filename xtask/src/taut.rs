@@ -197,7 +197,7 @@ pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates, dri
 pub(crate) fn lacks_uring() -> Result<Option<String>, Failure> {
     let told = process::printed(Command::new(program()).arg("doctor"))?;
     let line = told.lines().find(|line| line.contains("driver uring "));
-    let line = line.ok_or_else(|| Failure::Failed("`taut doctor` does not report on io_uring".to_owned()))?;
+    let line = line.ok_or("`taut doctor` does not report on io_uring")?;
     Ok((!line.contains("works")).then(|| line.trim().to_owned()))
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Cases;
 use super::install::{Suite, install};
 use super::report::Report;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::process::{Deadline, Running};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme};
@@ -115,7 +115,7 @@ fn fuzz_proxied(context: &Context, tunnels: &[Job], messages: &[Job]) -> Outcome
         let fuzzed = bench.fuzz(jobs, |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() });
         failures.extend(fuzzed.err().map(Failure::reason));
     }
-    if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
+    none_of(&failures, "; ")
 }
 
 /// Cases of every group as streams of one connection with HTTP/2, to which a program in Go carries them over extended CONNECT.
@@ -273,11 +273,8 @@ fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Ou
             eprintln!("{}: {}", job.name, report.summary());
             if !report.wrong.is_empty() {
                 report.wrong.iter().take(25).for_each(|line| eprintln!("  {line}"));
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!(
-                    "{} in {}",
-                    report.wrong.len(),
-                    job.name
-                ));
+                let failure = format!("{} violations in {}", report.wrong.len(), job.name);
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
             }
         }
     };
@@ -286,8 +283,5 @@ fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Ou
             scope.spawn(work);
         }
     });
-    match failures.into_inner().unwrap_or_else(PoisonError::into_inner).as_slice() {
-        [] => Ok(()),
-        failures => Err(Failure::Failed(format!("violations: {}", failures.join(", ")))),
-    }
+    none_of(&failures.into_inner().unwrap_or_else(PoisonError::into_inner), ", ")
 }

@@ -72,7 +72,7 @@ fn build_in(context: &Context, folder: &str) -> Result<PathBuf, Failure> {
 /// A static program names no interpreter, the loader of shared libraries.
 fn must_be_static(program: &Path) -> Outcome {
     let headers = process::output(Command::new("readelf").arg("-lW").arg(program));
-    let headers = headers.ok_or_else(|| Failure::Failed("readelf failed: install binutils".to_owned()))?;
+    let headers = headers.ok_or("readelf failed: install binutils")?;
     if headers.contains("INTERP") {
         return Err(Failure::Failed(format!("{} is not static", program.display())));
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::process::{run_logged, succeeds};
 use crate::stage::Context;
 use crate::taut::{self, Scheme};
@@ -52,7 +52,7 @@ pub(crate) fn scan(context: &Context) -> Outcome {
         let report = serde_json::from_slice(&fs::read(&report)?).map_err(|error| error.to_string())?;
         wrong.extend(findings(&report).into_iter().map(|finding| format!("{engine}: {finding}")));
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
+    none_of(&wrong, "; ")
 }
 
 /// Compares a report with the policy: TLS 1.2 and 1.3, forward secrecy and AEADs only, nothing known as vulnerable.

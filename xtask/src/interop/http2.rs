@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::peer::{Peer, checks, go_build};
 use crate::cargo::everything;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::process::{self, Deadline, run_logged, show_tail};
 use crate::stage::Context;
 use crate::taut::{self, Certificates};
@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
         return Err(Failure::Failed("the example ended".to_owned()));
     }
     let failed: Vec<String> = failed.into_iter().map(|(name, why)| format!("{name}: {}", why.reason())).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("; "))) }
+    none_of(&failed, "; ")
 }
 
 /// The program that carries WebSockets of HTTP/1.1 over HTTP/2; a port, the server's URL and a file of authorities follow.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::paths;
 use crate::process::{Deadline, Running, run_logged, show_tail};
 use crate::stage::Context;
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
         }
     }
     failed.extend(venues::run(context, &certificates)?);
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
+    none_of(&failed, ", ")
 }
 
 /// Runs a peer one way, and returns how many checks held.

@@ -2,7 +2,7 @@
 
 use super::peer::{PEERS, Peer, checks, hold};
 use super::ready;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, none_of};
 use crate::paths;
 use crate::process::{Deadline, Running, run_logged};
 use crate::stage::Context;
@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
             }
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
+    none_of(&failed, ", ")
 }
 
 /// Runs a client against a backend, and returns how many checks held.
