@@ -183,9 +183,7 @@ pub(crate) fn examples(context: &Context) -> Result<PathBuf, Failure> {
 fn with_cmake(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
     let folder = prefix.join("cmake-build");
     // CMake refuses a cache that another checkout made.
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    paths::empty(&folder)?;
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(paths::root().join("crates/capi/cmake/test")).arg("-B").arg(&folder);
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())).arg("-DCMAKE_BUILD_TYPE=Release");

@@ -23,10 +23,7 @@ pub(crate) fn once(
     if fs::read_to_string(&stamp).is_ok_and(|known| known == recipe) && works(folder) {
         return Ok(());
     }
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir_all(folder)?;
+    paths::empty(folder)?;
     eprintln!("installing {}", folder.display());
     build(folder)?;
     if !works(folder) {

@@ -1,7 +1,7 @@
 //! Paths. All files that xtask fetches or makes are below `target/xtask` of the checkout.
 
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 /// The checkout.
 pub(crate) fn root() -> PathBuf {
@@ -18,6 +18,14 @@ pub(crate) fn own(path: &str) -> PathBuf {
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// Makes a folder, without what is in it.
+pub(crate) fn empty(folder: &Path) -> io::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder)
 }
 
 /// The path of a log.

@@ -42,9 +42,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
         |venv| install::python(venv, &PACKAGES, &log, context.deadline),
     )?;
     let wheels = folder.join("wheels");
-    if wheels.exists() {
-        fs::remove_dir_all(&wheels)?;
-    }
+    paths::empty(&wheels)?;
     let mut build = Command::new(venv.join("bin/maturin"));
     build.args(["build", "--profile", "dev", "--locked", "--manifest-path", MANIFEST, "--out"]).arg(&wheels);
     // In the workspace's folder most of its dependencies are compiled already.
@@ -84,10 +82,7 @@ pub(crate) fn websockets_tests(context: &Context, checkout: Option<&Path>) -> Ou
     };
     // Only the tests: beside the package's own modules they would import those.
     let copy = folder.join("websockets-tests");
-    if copy.exists() {
-        fs::remove_dir_all(&copy)?;
-    }
-    fs::create_dir_all(&copy)?;
+    paths::empty(&copy)?;
     run_logged(Command::new("cp").arg("-r").arg(source.join("tests")).arg(&copy), &log, context.deadline)?;
     let venv = folder.join("venv");
     let mut install = module(&venv, "pip");

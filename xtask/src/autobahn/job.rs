@@ -34,10 +34,7 @@ impl Job {
     /// Its own empty folder.
     fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = paths::own("autobahn/runs").join(&self.name);
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(&folder)?;
+        paths::empty(&folder)?;
         Ok(folder)
     }
 

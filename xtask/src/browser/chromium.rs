@@ -1,6 +1,6 @@
 //! A headless Chromium, driven by the DevTools protocol over two pipes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -174,9 +174,6 @@ impl Browser {
 /// An empty folder for a browser.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
     let folder = paths::own("browser");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    paths::empty(&folder)?;
     Ok(folder)
 }

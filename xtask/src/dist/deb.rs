@@ -15,9 +15,7 @@ pub(crate) fn pack(context: &Context, program: &Path, compression: &str) -> Resu
     let version = printed(Command::new(program).arg("version"))?.trim().replace("taut ", "");
     let architecture = printed(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let tree = paths::own("dist/deb");
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
-    }
+    paths::empty(&tree)?;
     fill(context, &tree, program)?;
     let size = printed(Command::new("du").arg("-ks").arg(&tree))?;
     let control = fs::read_to_string(source("deb/control"))?
