@@ -32,13 +32,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
         return Err(Failure::Skipped("needs Python 3.10 or newer with venv".to_owned()));
     }
     let venv = paths::own("schemathesis");
-    let program = venv.join("bin/schemathesis");
-    install::once(
-        &venv,
-        PACKAGE,
-        |_| program.exists(),
-        |venv| install::python(venv, &[PACKAGE], &paths::log("schemathesis-setup"), context.deadline),
-    )?;
+    install::venv(&venv, &[PACKAGE], "schemathesis", &paths::log("schemathesis-setup"), context.deadline)?;
     let folder = paths::own("hub-api");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("app.key"), KEY)?;
@@ -47,7 +41,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let mut serve = Command::new(taut::program());
     serve.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}"), "--rules", "hub.toml"]);
     let _server = taut::start(serve.current_dir(&folder), port, "hub-api-server")?;
-    let mut command = Command::new(&program);
+    let mut command = Command::new(venv.join("bin/schemathesis"));
     command.arg("run").arg(paths::root().join("docs/hub-api.json")).current_dir(&folder);
     command.args(["--url", &format!("http://127.0.0.1:{port}")]);
     command.args(["--header", &format!("Authorization: Bearer {KEY}"), "--seed", "1", "--max-examples", "15"]);

@@ -75,13 +75,7 @@ fn pusher(context: &Context, modules: &Path) -> Outcome {
         return Ok(());
     }
     let venv = paths::own("hub-pusher");
-    let log = paths::log("hub-pusher-setup");
-    install::once(
-        &venv,
-        PUSHER,
-        |venv| venv.join("bin/python").exists(),
-        |venv| install::python(venv, &[PUSHER], &log, context.deadline),
-    )?;
+    install::venv(&venv, &[PUSHER], "python", &paths::log("hub-pusher-setup"), context.deadline)?;
     let port = taut::free_port()?.to_string();
     let mut node = Command::new("node");
     node.arg(paths::root().join("tests/hub/pusher/client.mjs")).arg(&port).arg(venv.join("bin/python"));

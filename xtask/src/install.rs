@@ -45,6 +45,12 @@ pub(crate) fn python(folder: &Path, arguments: &[&str], log: &Path, deadline: De
     )
 }
 
+/// Has pip install packages in a virtual environment of Python, unless it has this program of theirs.
+pub(crate) fn venv(folder: &Path, packages: &[&str], program: &str, log: &Path, deadline: Deadline) -> Outcome {
+    let works = |folder: &Path| folder.join("bin").join(program).exists();
+    once(folder, &packages.join(" "), works, |folder| python(folder, packages, log, deadline))
+}
+
 /// Has Go install packages into a folder of this name, unless they are there. Its own files are below the folder too, and are
 /// removed.
 pub(crate) fn go(name: &str, packages: &[String], works: impl Fn(&Path) -> bool, deadline: Deadline) -> Outcome {

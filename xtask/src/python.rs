@@ -35,12 +35,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let folder = paths::own("python");
     let venv = folder.join("venv");
     let log = paths::log("python-setup");
-    install::once(
-        &venv,
-        &PACKAGES.join(" "),
-        |venv| venv.join("bin/pytest").exists(),
-        |venv| install::python(venv, &PACKAGES, &log, context.deadline),
-    )?;
+    install::venv(&venv, &PACKAGES, "pytest", &log, context.deadline)?;
     let wheels = folder.join("wheels");
     paths::empty(&wheels)?;
     let mut build = Command::new(venv.join("bin/maturin"));
