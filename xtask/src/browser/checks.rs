@@ -27,6 +27,11 @@ pub(super) fn is_quiet(browser: &mut Browser, url: &str) -> Outcome {
     let foreign = requests.iter().filter_map(|request| request["request"]["url"].as_str());
     let foreign: Vec<&str> = foreign.filter(|at| *at != url && !at.starts_with("data:")).collect();
     check(foreign.is_empty(), || format!("the page asked for {foreign:?}"))?;
+    tells_nothing(browser)
+}
+
+/// No exception since the last look, and nothing in the console.
+pub(super) fn tells_nothing(browser: &mut Browser) -> Outcome {
     for event in ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"] {
         let found = browser.events(event);
         check(found.is_empty(), || format!("{event}: {found:?}"))?;

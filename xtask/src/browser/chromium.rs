@@ -155,6 +155,12 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &media).map(drop)
     }
 
+    /// Takes certificates of authorities that it does not know.
+    pub(super) fn trust_all(&mut self) -> Result<(), Failure> {
+        self.call("Security.enable", &json!({}))?;
+        self.call("Security.setIgnoreCertificateErrors", &json!({"ignore": true})).map(drop)
+    }
+
     /// Ends the browser, which completes its logs.
     pub(super) fn end(mut self) -> Result<(), Failure> {
         self.call("Browser.close", &json!({}))?;

@@ -40,8 +40,7 @@ pub(super) fn test(context: &Context, program: &str, folder: &Path) -> Outcome {
     let server = taut::serve("browser-http2", Scheme::Wss, &certificates, &options.each_ref().map(String::as_str))?;
     let log = own.join("net-log.json");
     let mut browser = Browser::start_with(program, &own, &[format!("--log-net-log={}", log.display())])?;
-    browser.call("Security.enable", &json!({}))?;
-    browser.call("Security.setIgnoreCertificateErrors", &json!({"ignore": true}))?;
+    browser.trust_all()?;
     browser.open(&format!("https://127.0.0.1:{}/", server.port))?;
     wait_for(&mut browser, &format!("window.echoes === {SOCKETS}"), "the echoes of its sockets")?;
     let protocols = browser.value("performance.getEntriesByType('navigation')[0].nextHopProtocol")?;

@@ -32,8 +32,7 @@ pub(super) fn test(context: &Context, browser: &mut Browser, folder: &Path) -> O
         taut::wait_until_listening(port, &mut load, context.deadline)?;
     }
     // The authority of the pages' certificate is one of this user, which the browser does not know.
-    browser.call("Security.enable", &json!({}))?;
-    browser.call("Security.setIgnoreCertificateErrors", &json!({"ignore": true}))?;
+    browser.trust_all()?;
     for (port, name, charts) in [
         (pages[0], "serve", &["Messages", "Connections", "Stages of a message, median", "Memory"][..]),
         (pages[1], "load", &["Messages", "Latency", "CPU"]),

@@ -47,8 +47,7 @@ pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
     }
     let proxied = Proxied::in_node(&taut::certificates(context)?)?;
     // The authority of the certificate is one that the browser does not know.
-    browser.call("Security.enable", &json!({}))?;
-    browser.call("Security.setIgnoreCertificateErrors", &json!({"ignore": true}))?;
+    browser.trust_all()?;
     for (way, deflate) in [("t", true), ("m", false)] {
         browser.open(&format!("{}{way}/page", proxied.url()))?;
         let seen = json!(["echo.test", deflate, "Grüße", 70_000, 4002, 4001, "bye", "first", "second"]);
