@@ -48,17 +48,17 @@ pub(crate) fn run(context: &Context) -> Outcome {
                 continue;
             }
         }
-        let ways = [("client", client as Test), ("server", server), ("feeds", feeds)];
-        for (way, test) in ways.into_iter().take(if peer.feeds().is_some() { 3 } else { 2 }) {
+        let ways = [
+            ("client", "client against ours", client as Test),
+            ("server", "server against ours", server),
+            ("feeds", "feeds against ours", feeds),
+            ("metrics", "reads our metrics", metrics),
+        ];
+        // Python alone has programs for the last two.
+        for (way, told, test) in ways.into_iter().take(if *peer == Peer::Python { 4 } else { 2 }) {
             let held = test(*peer, &certificates, context.deadline);
-            if !hold(&format!("{} {way} against ours", peer.name()), held) {
+            if !hold(&format!("{} {told}", peer.name()), held) {
                 failed.push(format!("{} {way}", peer.name()));
-            }
-        }
-        if peer.metrics().is_some() {
-            let held = metrics(*peer, &certificates, context.deadline);
-            if !hold(&format!("{} reads our metrics", peer.name()), held) {
-                failed.push(format!("{} metrics", peer.name()));
             }
         }
         if let Some(mut tls) = peer.tls()
@@ -79,7 +79,7 @@ fn client(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
     let name = peer.name();
     let call = |server: &Server, ca: &Path, case: &str, own: &[&Path]| {
         let log = paths::log(&format!("interop-{name}-client-{case}-{}", own.len()));
-        let mut command = peer.client();
+        let mut command = peer.call("client");
         command.arg(server.url()).arg(ca).arg(case).args(own);
         run_logged(&mut command, &log, deadline)?;
         Ok::<usize, Failure>(checks(&log))
@@ -102,7 +102,7 @@ fn client(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
 /// Their client is connected when our server is told to end.
 fn drain(peer: Peer, server: &mut Server, certificates: &Certificates) -> Result<usize, Failure> {
     let log = paths::log(&format!("interop-{}-client-drain", peer.name()));
-    let mut command = peer.client();
+    let mut command = peer.call("client");
     command.arg(server.url()).arg(&certificates.ca).arg("drain");
     let mut client = Running::start_logged(&mut command, &log)?;
     ready(&log, &mut client)?;
@@ -130,7 +130,7 @@ fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
     };
     let start = |port: u16, part: &str, client_ca: Option<&Path>| {
         let log = paths::log(&format!("interop-{name}-listen-{part}"));
-        let mut command = peer.server();
+        let mut command = peer.call("server");
         command.arg(port.to_string()).args([&certificates.chain, &certificates.key]).args(client_ca);
         let mut running = Running::start_logged(&mut command, &log)?;
         ready(&log, &mut running)?;
@@ -149,9 +149,9 @@ fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
 
 /// The example of a feed client against three feeds of theirs, one of which falls silent.
 fn feeds(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
-    let Some(mut command) = peer.feeds() else { return Ok(0) };
     let [theirs, ours] = ["server", "client"].map(|end| paths::log(&format!("interop-{}-feed-{end}", peer.name())));
     let port = taut::free_port()?;
+    let mut command = peer.call("feed");
     command.arg(port.to_string()).args([&certificates.chain, &certificates.key]);
     let mut server = Running::start_logged(&mut command, &theirs)?;
     ready(&theirs, &mut server)?;
@@ -175,12 +175,11 @@ fn feeds(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<
 
 /// Their parser of metrics against the admin listener of our server, after their client.
 fn metrics(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
-    let Some(mut parser) = peer.metrics() else { return Ok(0) };
     let log = |part: &str| paths::log(&format!("interop-{}-metrics-{part}", peer.name()));
     let admin = format!("127.0.0.1:{}", taut::free_port()?);
     let name = format!("interop-{}-metrics-serve", peer.name());
     let server = taut::serve(&name, Scheme::Wss, certificates, &["--deflate", "--stages", "--admin", &admin])?;
-    let mut client = peer.client();
+    let (mut client, mut parser) = (peer.call("client"), peer.call("metrics"));
     run_logged(client.arg(server.url()).arg(&certificates.ca).arg("echo"), &log("client"), deadline)?;
     run_logged(parser.arg(format!("http://{admin}/metrics")), &log("parser"), deadline)?;
     Ok(checks(&log("parser")))

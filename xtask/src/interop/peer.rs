@@ -18,11 +18,6 @@ pub(super) fn checks(log: &Path) -> usize {
     fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("ok ")).count())
 }
 
-/// The folder of the programs in Python.
-pub(super) fn python_source() -> PathBuf {
-    Peer::Python.source()
-}
-
 /// The programs in Go. The last is a peer of TLS alone.
 const GO: [&str; 4] = ["client", "server", "backend", "tls"];
 
@@ -46,21 +41,6 @@ impl Peer {
         }
     }
 
-    /// Its client; arguments follow.
-    pub(super) fn client(self) -> Command {
-        self.call("client")
-    }
-
-    /// Its server; arguments follow.
-    pub(super) fn server(self) -> Command {
-        self.call("server")
-    }
-
-    /// Its server behind a proxy; a port follows.
-    pub(super) fn backend(self) -> Command {
-        self.call("backend")
-    }
-
     /// Its client of servers behind a proxy, if this peer has one; arguments follow.
     pub(super) fn proxied(self) -> Option<Command> {
         (self != Self::Go).then(|| self.call("proxied"))
@@ -71,7 +51,7 @@ impl Peer {
         self != Self::Python
     }
 
-    /// One of its programs; arguments follow.
+    /// One of its programs; arguments follow. All peers have a `client`, a `server`, and a `backend` for proxies.
     pub(super) fn call(self, role: &str) -> Command {
         let folder = self.folder();
         let source = self.source();
@@ -88,24 +68,6 @@ impl Peer {
                 command
             }
         }
-    }
-
-    /// The program with feeds for the example `feed_client`, if this peer has one.
-    pub(super) fn feeds(self) -> Option<Command> {
-        (self == Self::Python).then(|| {
-            let mut command = Command::new(self.folder().join("bin/python"));
-            command.arg(self.source().join("feed.py"));
-            command
-        })
-    }
-
-    /// The program that parses metrics, if this peer has one; their address follows.
-    pub(super) fn metrics(self) -> Option<Command> {
-        (self == Self::Python).then(|| {
-            let mut command = Command::new(self.folder().join("bin/python"));
-            command.arg(self.source().join("metrics.py"));
-            command
-        })
     }
 
     /// The tests of our TLS against a program of this peer, if it has one. The peer must be installed.
@@ -132,7 +94,8 @@ impl Peer {
         Some(self.folder().join(program)).filter(|path| path.exists())
     }
 
-    fn source(self) -> PathBuf {
+    /// The folder of its programs' sources.
+    pub(super) fn source(self) -> PathBuf {
         paths::root().join("tests/interop").join(self.name())
     }
 

@@ -24,7 +24,7 @@ impl Proxied {
     fn start(peer: Peer, certificates: &Certificates) -> Result<Self, Failure> {
         let (name, port) = (peer.name(), taut::free_port()?);
         let log = paths::log(&format!("proxied-{name}-backend"));
-        let mut backend = Running::start_logged(peer.backend().arg(port.to_string()), &log)?;
+        let mut backend = Running::start_logged(peer.call("backend").arg(port.to_string()), &log)?;
         ready(&log, &mut backend)?;
         let route = |way| format!("[[route]]\npath = \"/{name}/{way}\"\nrewrite = \"/\"\nto = \"app\"\n");
         let backends = format!("messages = {{}}\n[backend.app]\nservers = [\"http://127.0.0.1:{port}\"]\n");

@@ -1,6 +1,6 @@
 //! Other people's clients of market data against a simulated venue of ours, beside `taut feed`.
 
-use super::peer::{checks, hold, python_source};
+use super::peer::{Peer, checks, hold};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, Deadline, run_logged, show_tail};
 use crate::stage::Context;
@@ -28,7 +28,7 @@ pub(super) fn run(context: &Context, certificates: &Certificates) -> Result<Vec<
 
 /// Fetches the clients. They have an environment of their own, since they ask for other versions than the other peers.
 pub(super) fn install(deadline: Deadline) -> Outcome {
-    let requirements = python_source().join("requirements-venues.txt");
+    let requirements = Peer::Python.source().join("requirements-venues.txt");
     let Some(version) = process::output(Command::new("python3").arg("--version")) else {
         return Err(Failure::Skipped("python3 is not installed (cargo xtask setup)".to_owned()));
     };
@@ -53,7 +53,7 @@ fn follow(venue: &str, certificates: &Certificates) -> Result<usize, Failure> {
     let server = taut::serve(&format!("interop-venue-{venue}"), Scheme::Wss, certificates, &further)?;
     let log = paths::log(&format!("interop-venue-{venue}-clients"));
     let mut clients = Command::new(folder().join("bin/python"));
-    clients.arg(python_source().join("venues.py")).arg(taut::program()).arg(venue);
+    clients.arg(Peer::Python.source().join("venues.py")).arg(taut::program()).arg(venue);
     clients.arg(server.port.to_string()).arg(&certificates.ca);
     run_logged(&mut clients, &log, Deadline::after(TIME)).inspect_err(|_| show_tail(&log, 20))?;
     match checks(&log) {
