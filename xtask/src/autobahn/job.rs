@@ -266,7 +266,7 @@ fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Ou
     let failures = Mutex::new(Vec::new());
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = run(job).unwrap_or_else(Report::failed);
+            let report = run(job).unwrap_or_else(|failure| Report::broken(failure.reason()));
             eprintln!("{}: {}", job.name, report.summary());
             if !report.wrong.is_empty() {
                 report.wrong.iter().take(25).for_each(|line| eprintln!("  {line}"));

@@ -6,8 +6,6 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::outcome::Failure;
-
 /// Results that are no violation.
 const ACCEPTED: [&str; 3] = ["OK", "NON-STRICT", "INFORMATIONAL"];
 
@@ -46,18 +44,14 @@ impl Report {
         report
     }
 
-    /// The report of a run without results.
-    pub(super) fn failed(failure: Failure) -> Self {
-        Self::broken(failure.reason())
-    }
-
     /// The number of cases by their result, on one line.
     pub(super) fn summary(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         if counts.is_empty() { "no result".to_owned() } else { counts.join(", ") }
     }
 
-    fn broken(reason: String) -> Self {
+    /// The report of a run without results.
+    pub(super) fn broken(reason: String) -> Self {
         Self { wrong: vec![reason], ..Self::default() }
     }
 
