@@ -7,63 +7,46 @@ use crate::paths;
 use crate::process::{self, succeeds};
 use crate::stage::{self, Context};
 
-/// A tool, a command that succeeds if it is installed, and its packages.
-struct Need {
-    name: &'static str,
-    probe: (&'static str, &'static [&'static str]),
-    packages: &'static [&'static str],
-}
+/// A tool, a shell command that succeeds if it is installed, and its packages.
+type Need = (&'static str, &'static str, &'static str);
 
 /// The tools that `cargo xtask test` needs.
 const FEW: &[Need] = &[
-    Need { name: "C compiler", probe: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
-    Need { name: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
-    Need { name: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
-    Need { name: "git", probe: ("git", &["--version"]), packages: &["git"] },
-    Need { name: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
+    ("C compiler", "cc --version", "gcc libc6-dev"),
+    ("OpenSSL", "openssl version", "openssl"),
+    ("ip (network namespaces)", "ip -V", "iproute2"),
+    ("git", "git --version", "git"),
+    ("certificate authorities", "test -s /etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
 ];
 
 /// The tools that other tasks need beside these.
 const MORE: &[Need] = &[
-    Need {
-        name: "C++ compiler (fuzzing, TLS engines, library for C)",
-        probe: ("c++", &["--version"]),
-        packages: &["g++"],
-    },
-    Need { name: "valgrind (library for C)", probe: ("valgrind", &["--version"]), packages: &["valgrind"] },
-    Need { name: "pkg-config (library for C)", probe: ("pkg-config", &["--version"]), packages: &["pkg-config"] },
-    Need { name: "binutils (TLS engines)", probe: ("objcopy", &["--version"]), packages: &["binutils"] },
-    Need { name: "make (OpenSSL)", probe: ("make", &["--version"]), packages: &["make"] },
-    Need {
-        name: "Perl (OpenSSL)",
-        probe: ("perl", &["-MIPC::Cmd", "-MFindBin", "-MFile::Compare", "-e", "1"]),
-        packages: &["perl"],
-    },
-    Need { name: "CMake (BoringSSL)", probe: ("cmake", &["--version"]), packages: &["cmake"] },
-    Need {
-        name: "Python 3 with venv",
-        probe: ("python3", &["-c", "import ensurepip, venv"]),
-        packages: &["python3", "python3-venv"],
-    },
-    Need { name: "Go", probe: ("go", &["version"]), packages: &["golang-go"] },
-    Need { name: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
-    Need { name: "nginx (probe)", probe: ("/usr/sbin/nginx", &["-v"]), packages: &["nginx-light"] },
-    Need { name: "HAProxy (probe)", probe: ("/usr/sbin/haproxy", &["-v"]), packages: &["haproxy"] },
-    Need { name: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
-    Need {
-        name: "OpenSSL's static libraries (TLS engines)",
-        probe: ("sh", &["-c", "test -n \"$(find /usr/lib /usr/lib64 -maxdepth 2 -name libssl.a 2>&-)\""]),
-        packages: &["libssl-dev"],
-    },
-    Need { name: "pebble (acme)", probe: ("sh", &["-c", "command -v pebble-challtestsrv"]), packages: &["pebble"] },
-    Need { name: "Redis (redis)", probe: ("redis-server", &["--version"]), packages: &["redis-server"] },
-    Need { name: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
-    Need { name: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
+    ("C++ compiler (fuzzing, TLS engines, library for C)", "c++ --version", "g++"),
+    ("valgrind (library for C)", "valgrind --version", "valgrind"),
+    ("pkg-config (library for C)", "pkg-config --version", "pkg-config"),
+    ("binutils (TLS engines)", "objcopy --version", "binutils"),
+    ("make (OpenSSL)", "make --version", "make"),
+    ("Perl (OpenSSL)", "perl -MIPC::Cmd -MFindBin -MFile::Compare -e 1", "perl"),
+    ("CMake (BoringSSL)", "cmake --version", "cmake"),
+    ("Python 3 with venv", "python3 -c 'import ensurepip, venv'", "python3 python3-venv"),
+    ("Go", "go version", "golang-go"),
+    ("Node", "node --version", "nodejs"),
+    ("nginx (probe)", "/usr/sbin/nginx -v", "nginx-light"),
+    ("HAProxy (probe)", "/usr/sbin/haproxy -v", "haproxy"),
+    ("npm", "npm --version", "npm"),
+    (
+        "OpenSSL's static libraries (TLS engines)",
+        "test -n \"$(find /usr/lib /usr/lib64 -maxdepth 2 -name libssl.a 2>&-)\"",
+        "libssl-dev",
+    ),
+    ("pebble (acme)", "command -v pebble-challtestsrv", "pebble"),
+    ("Redis (redis)", "redis-server --version", "redis-server"),
+    ("nsenter (network namespaces)", "nsenter --version", "util-linux"),
+    ("QEMU (kernel TLS)", "qemu-system-x86_64 --version", "qemu-system-x86"),
 ];
 
 /// Tools whose stages are skipped without them, because not every distribution has such packages.
-const OPTIONAL: &[Need] =
-    &[Need { name: "Chromium (pages)", probe: ("chromium", &["--version"]), packages: &["chromium"] }];
+const OPTIONAL: &[Need] = &[("Chromium (pages)", "chromium --version", "chromium")];
 
 /// Debian's bundle of public authorities.
 pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -101,9 +84,9 @@ fn room(needed: u64, folder: &str) -> Outcome {
 
 /// Installs the missing tools as root on Debian and Ubuntu. Elsewhere it fails with the command that installs them.
 fn install(needs: &[Need], context: &Context) -> Outcome {
-    let missing = || needs.iter().filter(|need| !succeeds(need.probe.0, need.probe.1));
-    let names = || missing().map(|need| need.name).collect::<Vec<_>>().join(", ");
-    let packages: Vec<&str> = missing().flat_map(|need| need.packages).copied().collect();
+    let missing = || needs.iter().filter(|(_, probe, _)| !succeeds("sh", &["-c", probe]));
+    let names = || missing().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ");
+    let packages: Vec<&str> = missing().flat_map(|(.., packages)| packages.split(' ')).collect();
     if packages.is_empty() {
         return Ok(());
     }
