@@ -31,16 +31,13 @@ pub(crate) fn test(context: &Context, size: &str) -> Outcome {
     let mut build = cargo(&["build", "--no-default-features", "--features", "harden,proxy"]);
     run(build.args(package).arg("--target-dir").arg(&other), context.deadline)?;
     let fewer = fewer_upgrades(size).ok_or_else(|| Failure::Failed(format!("{size}: three numbers are needed")))?;
-    for (name, size) in TESTS.iter().zip([size].into_iter().chain([fewer.as_str(); TESTS.len() - 1])) {
+    let sizes = [size].into_iter().chain([fewer.as_str(); TESTS.len() - 1]);
+    let plain = TESTS.iter().zip(sizes).map(|(name, size)| (format!("generations::{name}"), "TAUT_UPGRADES", size));
+    let pairs = PAIRS.iter().map(|(name, size)| (format!("pairs::{name}"), "TAUT_PAIRS", *size));
+    for (name, variable, size) in plain.chain(pairs) {
         let mut test = cargo(&["test", "--test", "program"]);
-        test.args(package).args(["--", "--exact", "--nocapture"]).arg(format!("generations::{name}"));
-        test.env("TAUT_UPGRADES", size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
-        run(&mut test, context.deadline)?;
-    }
-    for (name, size) in PAIRS {
-        let mut test = cargo(&["test", "--test", "program"]);
-        test.args(package).args(["--", "--exact", "--nocapture"]).arg(format!("pairs::{name}"));
-        test.env("TAUT_PAIRS", size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
+        test.args(package).args(["--", "--exact", "--nocapture"]).arg(name);
+        test.env(variable, size).env("TAUT_OTHER_BUILD", other.join("dist/taut"));
         run(&mut test, context.deadline)?;
     }
     Ok(())
