@@ -191,16 +191,12 @@ fn summarise(most: Duration, rows: &[Row], parts: &[(String, String)], unstable:
     println!("\n=== summary");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for Row { name, time, processor, outcome } in rows {
-        let (word, reason) = match outcome {
-            Ok(()) => ("passed", ""),
-            Err(Failure::Failed(reason)) => ("FAILED", reason.as_str()),
-            Err(Failure::Skipped(reason)) => ("SKIPPED", reason.as_str()),
+        let (word, reason, count) = match outcome {
+            Ok(()) => ("passed", "", &mut passed),
+            Err(Failure::Failed(reason)) => ("FAILED", reason.as_str(), &mut failed),
+            Err(Failure::Skipped(reason)) => ("SKIPPED", reason.as_str(), &mut skipped),
         };
-        match outcome {
-            Ok(()) => passed += 1,
-            Err(Failure::Failed(_)) => failed += 1,
-            Err(Failure::Skipped(_)) => skipped += 1,
-        }
+        *count += 1;
         let (time, processor) = (time.as_secs_f64(), processor.as_secs_f64());
         println!("{word:<8}{name:<20}{time:>8.1} s {processor:>8.1} s of CPU  {reason}");
     }
