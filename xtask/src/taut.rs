@@ -71,11 +71,8 @@ pub(crate) fn build(context: &Context) -> Outcome {
     build.args(["taut", "hostile", "simulate"].map(|name| ["--bin", name]).as_flattened());
     build.args(CLIENTS.map(|name| ["--example", name]).as_flattened());
     let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3], CLIENTS[4]];
-    let [taut, hostile, simulate, clients @ ..] = cargo::executables(context, build, names)?;
-    keep(&taut, &program())?;
-    keep(&hostile, &example("hostile"))?;
-    keep(&simulate, &example("simulate"))?;
-    CLIENTS.iter().zip(clients).try_for_each(|(name, path)| keep(&path, &example(name)))
+    let built = cargo::executables(context, build, names)?;
+    names.iter().zip(built).try_for_each(|(name, path)| keep(&path, &example(name)))
 }
 
 /// Builds `taut` with every TLS library and driver, and returns its path.
@@ -109,7 +106,7 @@ const CLIENTS: [&str; 5] = ["autobahn_client", "interop_client", "autobahn_tokio
 
 /// The program that [`build`] has built.
 pub(crate) fn program() -> PathBuf {
-    paths::own("programs/taut")
+    example("taut")
 }
 
 /// Another program that [`build`] has built: a client, or the kit of attackers.
