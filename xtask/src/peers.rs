@@ -64,12 +64,7 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
         }
         eprintln!("{server} echoes over ws and wss");
     }
-    others(context)
-}
-
-/// Has `taut bench` check the servers in other languages.
-fn others(context: &Context) -> Outcome {
-    check(context, &OTHERS).map(|_| ())
+    check(context, &OTHERS).map(drop)
 }
 
 /// Builds one of them for another stage, and returns whether it could be built on this machine.
