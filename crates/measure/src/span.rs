@@ -8,3 +8,11 @@ pub struct Span {
     /// Time to measure.
     pub duration: Duration,
 }
+
+impl Span {
+    /// Both times in milliseconds.
+    #[must_use]
+    pub const fn millis(warmup: u64, duration: u64) -> Self {
+        Self { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
+    }
+}

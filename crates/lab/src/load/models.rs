@@ -67,7 +67,7 @@ fn every_model_answers_in_bulk() {
                     connections: 5,
                     size: 300_000,
                     interval,
-                    span: Span { warmup: Duration::ZERO, duration: Duration::from_millis(millis) },
+                    span: Span::millis(0, millis),
                 };
                 sink.run().unwrap().count > 0
             });

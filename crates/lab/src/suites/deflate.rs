@@ -18,15 +18,6 @@ const BUDGET: Duration = Duration::from_secs(240);
 /// The judged size, greatest CPU per message over the best peer's, and greatest memory over the best peer's.
 const TARGETS: (usize, f64, f64) = (1024, 0.9, 0.5);
 
-/// Connections whose memory is measured, and echoes of [`TARGETS`]' size on each before.
-const fn used(effort: Effort) -> (usize, usize) {
-    match effort {
-        Effort::Thorough => (400, 64),
-        Effort::Quick => (200, 40),
-        Effort::Smoke => (5, 2),
-    }
-}
-
 /// Name in results of windows that are kept from message to message.
 const fn setup(takeover: bool) -> &'static str {
     if takeover { "permessage-deflate, context takeover" } else { "permessage-deflate" }
@@ -116,7 +107,8 @@ fn memory(lab: &mut Lab<'_>, kinds: &[Kind]) -> Result<Vec<DeflateRow>, Error> {
     let mut rows: Vec<DeflateRow> = [false, true].into_iter().flat_map(each).collect();
     let rounds = if lab.effort == Effort::Thorough { 3 } else { 1 };
     let plan = Plan { rounds, least_rounds: rounds, budget: None };
-    let (connections, messages) = used(lab.effort);
+    // Echoes of the judged size on each connection come before its memory is read.
+    let (connections, messages) = lab.effort.pick((400, 64), (200, 40), (5, 2));
     row::measure(lab, &mut rows, &plan, 0.8..1.0, |lab, case, _| {
         let servers = Servers::start(lab, [case.kind])?;
         let mut server = servers.of(case.kind)?.server()?;

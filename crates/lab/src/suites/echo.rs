@@ -16,14 +16,6 @@ const MOST: usize = 128 << 20;
 /// Sizes of broadcasts, and whether they are compressed.
 const BROADCASTS: [(usize, bool); 3] = [(64, false), (1024, false), (1024, true)];
 
-/// Number of connections that get a broadcast.
-const fn subscribers(effort: Effort) -> usize {
-    match effort {
-        Effort::Thorough | Effort::Quick => 1_000,
-        Effort::Smoke => 20,
-    }
-}
-
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let kinds = echo_case::kinds(&lab.drivers);
     let mut rows = echo_case::rows(&shapes(lab.effort), &kinds);
@@ -63,7 +55,7 @@ fn shapes(effort: Effort) -> Vec<Shape> {
 
 /// Broadcasts by the default engine on every driver; in a thorough run also by the other engines on the first driver.
 pub(super) fn broadcasts(effort: Effort, drivers: &[DriverKind]) -> Vec<EchoRow> {
-    let connections = subscribers(effort);
+    let connections = effort.pick(1_000, 1_000, 20);
     let others = if effort == Effort::Thorough { &ENGINES[1..] } else { &[] };
     let ours = drivers.iter().map(|&driver| (ENGINES[0], driver));
     let theirs = others.iter().filter_map(|&engine| Some((engine, *drivers.first()?)));

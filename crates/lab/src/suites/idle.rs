@@ -1,4 +1,4 @@
-use super::{Check, ENGINES, Effort, Key, Kind, Lab, Outcome, Row, Servers, Subject, check, row};
+use super::{Check, ENGINES, Key, Kind, Lab, Outcome, Row, Servers, Subject, check, row};
 use crate::load;
 use crate::rounds::{Plan, Runs};
 use crate::stats::median;
@@ -11,15 +11,6 @@ const BUDGET: Duration = Duration::from_secs(40);
 
 /// Greatest memory of a connection by the default engine in bytes, and the number of connections at which it is judged.
 const TARGET: (usize, f64) = (10_000, 1024.0);
-
-/// Connections that a server holds.
-const fn connections(effort: Effort) -> &'static [usize] {
-    match effort {
-        Effort::Thorough => &[2_000, 10_000],
-        Effort::Quick => &[2_000],
-        Effort::Smoke => &[20],
-    }
-}
 
 /// One server with a number of connections.
 struct IdleCase {
@@ -49,12 +40,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     }
     let row = |kind, connections| Row::new(IdleCase { kind, connections, echoed: Vec::new(), opening: Vec::new() });
     let each = |&connections| kinds.iter().map(move |&kind| row(kind, connections));
-    let mut rows: Vec<_> = connections(lab.effort).iter().flat_map(each).collect();
-    let (rounds, least_rounds) = match lab.effort {
-        Effort::Thorough => (5, 5),
-        Effort::Quick => (2, 1),
-        Effort::Smoke => (1, 1),
-    };
+    let connections: &[usize] = lab.effort.pick(&[2_000, 10_000], &[2_000], &[20]);
+    let mut rows: Vec<_> = connections.iter().flat_map(each).collect();
+    let (rounds, least_rounds) = lab.effort.pick((5, 5), (2, 1), (1, 1));
     let plan = Plan { rounds, least_rounds, budget: Some(BUDGET) };
     row::measure(lab, &mut rows, &plan, 0.0..1.0, |lab, case, _| {
         let servers = Servers::start(lab, [case.kind])?;

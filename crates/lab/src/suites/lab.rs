@@ -44,6 +44,17 @@ named! {
     }
 }
 
+impl Effort {
+    /// The value for this effort, of one for each.
+    pub(super) const fn pick<T: Copy>(self, thorough: T, quick: T, smoke: T) -> T {
+        match self {
+            Self::Thorough => thorough,
+            Self::Quick => quick,
+            Self::Smoke => smoke,
+        }
+    }
+}
+
 impl<'a> Lab<'a> {
     /// Settings with our servers on epoll only, which `..` may complete.
     pub fn new(
@@ -67,31 +78,19 @@ impl<'a> Lab<'a> {
 
     /// Length of one measurement.
     pub(super) const fn span(&self) -> Span {
-        let (warmup, duration) = match self.effort {
-            Effort::Thorough => (150, 600),
-            Effort::Quick => (60, 200),
-            Effort::Smoke => (30, 60),
-        };
-        Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
+        self.effort.pick(Span::millis(150, 600), Span::millis(60, 200), Span::millis(30, 60))
     }
 
     /// Rounds within `budget`.
     pub(super) const fn plan(&self, budget: Duration) -> Plan {
         // Three rounds are the least number for an interval.
-        let (rounds, least_rounds) = match self.effort {
-            Effort::Thorough => (7, 3),
-            Effort::Quick => (3, 3),
-            Effort::Smoke => (1, 1),
-        };
+        let (rounds, least_rounds) = self.effort.pick((7, 3), (3, 3), (1, 1));
         Plan { rounds, least_rounds, budget: Some(budget) }
     }
 
     /// Rounds within `budget`, `times` as many as usual. A smoke run keeps its single round.
     pub(super) const fn plan_times(&self, times: usize, budget: Duration) -> Plan {
         let plan = self.plan(budget);
-        match self.effort {
-            Effort::Smoke => plan,
-            _ => Plan { rounds: times * plan.rounds, ..plan },
-        }
+        Plan { rounds: self.effort.pick(times, times, 1) * plan.rounds, ..plan }
     }
 }

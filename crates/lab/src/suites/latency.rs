@@ -75,7 +75,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     let mut rows = rows(lab.effort, &kinds);
     let servers = Servers::start(lab, kinds)?;
     let mut capacities = Vec::new();
-    row::measure(lab, &mut rows, &plan(lab), 0.0..1.0, |lab, case, step| {
+    // Its rows take longer than those of other suites.
+    let plan = Plan { rounds: lab.effort.pick(5, 3, 1), ..lab.plan(BUDGET) };
+    row::measure(lab, &mut rows, &plan, 0.0..1.0, |lab, case, step| {
         let round: &mut HashMap<String, f64> = at(&mut capacities, step.round);
         let (server, span) = (servers.of(case.kind)?.server()?, span(lab.effort, case.rate));
         let capacity = round.get(&case.kind.full_name()).copied();
@@ -112,25 +114,10 @@ fn at<T: Default>(all: &mut Vec<T>, index: usize) -> &mut T {
     &mut all[index]
 }
 
-/// Rounds of a suite whose rows take longer than those of others.
-fn plan(lab: &Lab<'_>) -> Plan {
-    let plan = lab.plan(BUDGET);
-    match lab.effort {
-        Effort::Thorough => Plan { rounds: 5, ..plan },
-        _ => plan,
-    }
-}
-
 /// A p99.9 needs thousands of messages.
 const fn span(effort: Effort, rate: Rate) -> Span {
-    let (warmup, duration) = match (effort, rate) {
-        (Effort::Thorough, Rate::Full) => (100, 400),
-        (Effort::Thorough, _) => (100, 1000),
-        (Effort::Quick, Rate::Full) => (50, 150),
-        (Effort::Quick, _) => (50, 400),
-        (Effort::Smoke, _) => (30, 60),
-    };
-    Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
+    let (thorough, quick) = if let Rate::Full = rate { (400, 150) } else { (1000, 400) };
+    effort.pick(Span::millis(100, thorough), Span::millis(50, quick), Span::millis(30, 60))
 }
 
 /// Our server on the drivers to be measured, in a thorough run on all that work here, and the peers, over wss.

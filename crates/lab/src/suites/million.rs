@@ -169,21 +169,13 @@ fn show<T>(
 
 /// Time between the last handshake and reading the memory.
 const fn settle(effort: Effort) -> Duration {
-    match effort {
-        Effort::Smoke => Duration::from_millis(50),
-        _ => Duration::from_secs(1),
-    }
+    Duration::from_millis(effort.pick(1_000, 1_000, 50))
 }
 
 /// Rate and time of echoes over random connections.
 const fn echoes(effort: Effort, is_last: bool) -> (f64, Span) {
-    let (rate, warmup, duration) = match (effort, is_last) {
-        (Effort::Thorough, true) => (RATE, 3_000, 60_000),
-        (Effort::Thorough, false) => (RATE, 3_000, 20_000),
-        (Effort::Quick, _) => (RATE, 500, 3_000),
-        (Effort::Smoke, _) => (500.0, 50, 300),
-    };
-    (rate, Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) })
+    let thorough = Span::millis(3_000, if is_last { 60_000 } else { 20_000 });
+    effort.pick((RATE, thorough), (RATE, Span::millis(500, 3_000)), (500.0, Span::millis(50, 300)))
 }
 
 fn report(outcome: &mut Outcome, case: &Case, figures: &Figures) {

@@ -1,4 +1,4 @@
-use super::{Check, ENGINES, Effort, Lab, Outcome, Row, Subject, check, row};
+use super::{Check, ENGINES, Lab, Outcome, Row, Subject, check, row};
 use crate::records::Work;
 use crate::rounds::Runs;
 use crate::stats::Ratio;
@@ -64,11 +64,7 @@ impl Subject for RecordCase {
 }
 
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
-    let least = Duration::from_millis(match lab.effort {
-        Effort::Thorough => 150,
-        Effort::Quick => 40,
-        Effort::Smoke => 1,
-    });
+    let least = Duration::from_millis(lab.effort.pick(150, 40, 1));
     // Behind another library's handshake, records are those of `fused`.
     let engines = ENGINES.iter().copied().filter(|engine| !engine.contains('+'));
     let makers: Vec<_> = Provider::ALL.map(By::Aead).into_iter().chain(engines.map(By::Engine)).collect();

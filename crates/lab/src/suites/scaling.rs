@@ -63,8 +63,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     let (single, others): (Vec<_>, Vec<_>) = rows.iter_mut().partition(|row| row.is_single(cpus));
     bulk::measure(lab, others, &lab.plan(BUDGETS[0]), 0.0..0.6)?;
     bulk::measure(lab, single, &lab.plan_times(ROUNDS, BUDGETS[1]), 0.6..0.8)?;
-    let engines = if lab.effort == Effort::Smoke { vec![ENGINES[0]] } else { engines() };
-    let pairs = if cpus == 2 { pairs::measure(lab, &engines, 0.8..1.0)? } else { Vec::new() };
+    let pairs = if cpus == 2 { pairs::measure(lab, &engines(lab.effort), 0.8..1.0)? } else { Vec::new() };
     outcome.text = table(&rows, cpus) + &chart(&rows) + &pairs::table(&pairs);
     for row in &rows {
         outcome.add_row_beside(row, |metric| row.published().filter(|_| metric == Metric::Transfer));
@@ -78,21 +77,19 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     Ok(())
 }
 
-/// The default engine, and those of the report that are built in (OpenSSL and BoringSSL), or else rustls.
-fn engines() -> Vec<&'static str> {
+/// The default engine, and those of the report that are built in (OpenSSL and BoringSSL), or else rustls. A smoke run has the
+/// default alone.
+fn engines(effort: Effort) -> Vec<&'static str> {
     let reported: Vec<_> = ENGINES.iter().copied().filter(|name| matches!(*name, "openssl" | "boringssl")).collect();
     let others = if reported.is_empty() { vec!["rustls"] } else { reported };
-    [ENGINES[0]].into_iter().chain(others).collect()
+    [ENGINES[0]].into_iter().chain(others.into_iter().filter(|_| effort != Effort::Smoke)).collect()
 }
 
 fn rows(effort: Effort) -> Vec<Row<Bulk>> {
-    let (engines, connections, threads): (_, &[usize], &[usize]) = match effort {
-        Effort::Thorough => (engines(), &CONNECTIONS, &THREADS),
-        Effort::Quick => (engines(), &[1, 4, MOST], &[1, 2, 4]),
-        Effort::Smoke => (vec![ENGINES[0]], &[MOST], &[1, 2]),
-    };
+    let connections: &[usize] = effort.pick(&CONNECTIONS, &[1, 4, MOST], &[MOST]);
+    let threads: &[usize] = effort.pick(&THREADS, &[1, 2, 4], &[1, 2]);
     let mut rows = Vec::new();
-    for &engine in &engines {
+    for engine in engines(effort) {
         for &connections in connections {
             for &threads in threads {
                 rows.extend([Model::SharedLoop, Model::LoopPerCore].map(|model| {
@@ -175,7 +172,8 @@ mod tests {
     #[test]
     fn rows_come_in_pairs_and_find_published_figures() {
         let mut rows = rows(Effort::Thorough);
-        assert_eq!(rows.len(), 2 * CONNECTIONS.len() * THREADS.len() * engines().len());
+        let engines = engines(Effort::Thorough).len();
+        assert_eq!(rows.len(), 2 * CONNECTIONS.len() * THREADS.len() * engines);
         let model = |row: &Row<Bulk>| row.subject.topology.model;
         for [shared, per_core] in rows.as_chunks().0 {
             assert_eq!((model(shared), model(per_core)), (Model::SharedLoop, Model::LoopPerCore));
@@ -196,7 +194,7 @@ mod tests {
         let mut outcome = Outcome::of("scaling");
         check::report(&mut outcome, checks(&rows, 2));
         let single = outcome.text.lines().filter(|line| line.contains(" 1 connections") && line.contains(">= 0.95"));
-        assert_eq!(single.count(), 2 * engines().len(), "{}", outcome.text);
+        assert_eq!(single.count(), 2 * engines, "{}", outcome.text);
         assert!(outcome.text.contains("fused, 4 connections, threads: 2") && outcome.text.contains(">= 1.00"));
         let text = table(&rows, 2);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH) && !text.contains('…'), "{text}");

@@ -91,17 +91,10 @@ struct Row {
     runs: Vec<Figures>,
 }
 
-/// Clients, rounds, and time for which the others are measured, from the loss on.
-const fn size(effort: Effort) -> (usize, usize, Duration) {
-    match effort {
-        Effort::Thorough => (10_000, 5, Duration::from_secs(3)),
-        Effort::Quick => (2_000, 3, Duration::from_millis(600)),
-        Effort::Smoke => (40, 1, Duration::from_millis(300)),
-    }
-}
-
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
-    let (clients, rounds, span) = size(lab.effort);
+    // The others are measured for this many milliseconds, from the loss on.
+    let (clients, rounds, millis) = lab.effort.pick((10_000, 5, 3_000), (2_000, 3, 600), (40, 1, 300));
+    let span = Duration::from_millis(millis);
     let mut losses = vec![Loss::Killed, Loss::Drained, Loss::DrainedBesideClients];
     if lab.effort != Effort::Smoke {
         for (peer, why) in lab.build_peers(&PEERS) {

@@ -1,6 +1,6 @@
 //! Paths of records between buffers, in memory and over loopback.
 
-use super::{Check, Effort, Lab, Metrics, Outcome, Row, Subject, check, row};
+use super::{Check, Lab, Metrics, Outcome, Row, Subject, check, row};
 use crate::published;
 use crate::rounds::Runs;
 use crate::stats::Summary;
@@ -179,11 +179,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
 }
 
 fn measure(lab: &mut Lab<'_>, rows: &mut [Row<Task>], budget: Duration, share: Range<f64>) -> Result<(), Error> {
-    let least = Duration::from_millis(match lab.effort {
-        Effort::Thorough => 30,
-        Effort::Quick => 8,
-        Effort::Smoke => 1,
-    });
+    let least = Duration::from_millis(lab.effort.pick(30, 8, 1));
     row::measure(lab, rows, &lab.plan(budget), share, |lab, task, _| task.run(lab, least))
 }
 

@@ -86,11 +86,7 @@ fn rows(effort: Effort, drivers: &[DriverKind], installed: &[Installed<Program>]
         Work::Returns,
     ]);
     works.extend(Change::ALL.map(Work::Change));
-    works.push(Work::Idle(match effort {
-        Effort::Thorough => 1_000,
-        Effort::Quick => 300,
-        Effort::Smoke => 20,
-    }));
+    works.push(Work::Idle(effort.pick(1_000, 300, 20)));
     let mut rows = Vec::new();
     for work in works {
         let direct = drivers.iter().map(|&driver| Who::Ours(Kind::Wss(ENGINES[0], Key::P256, driver)));

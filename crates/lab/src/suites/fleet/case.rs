@@ -80,11 +80,7 @@ pub(super) type FleetRow = Row<FleetCase>;
 
 /// The fleets of these servers on these brokers, so that those that are compared are measured one after the other.
 pub(super) fn rows(effort: Effort, everyone: &[Who], brokers: &[Broker]) -> Vec<FleetRow> {
-    let sizes: &[usize] = match effort {
-        Effort::Thorough => &[1_000, 5_000, 15_000],
-        Effort::Quick => &[1_000],
-        Effort::Smoke => &[60],
-    };
+    let sizes: &[usize] = effort.pick(&[1_000, 5_000, 15_000], &[1_000], &[60]);
     let mut rows = Vec::new();
     for &broker in brokers {
         let fleets: &[usize] = if broker == Broker::None { &[1] } else { &[1, 3] };

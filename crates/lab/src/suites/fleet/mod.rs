@@ -138,11 +138,7 @@ fn measure(lab: &Lab<'_>, site: &mut Site, case: &mut FleetCase) -> Result<Metri
     let room = ROOM.min(shape.subscribers / 2);
     let plan = FleetPlan { dialect, servers: &servers, subscribers: shape.subscribers, room, prefix: &prefix };
     let mut fleet = Fleet::open(&plan)?;
-    let (rounds, seconds) = match lab.effort {
-        Effort::Thorough => (3, 2.0),
-        Effort::Quick => (3, 1.0),
-        Effort::Smoke => (1, 0.2),
-    };
+    let (rounds, seconds) = lab.effort.pick((3, 2.0), (3, 1.0), (1, 0.2));
     let mut metrics = Metrics::new();
     for audience in [Audience::Rooms, Audience::Everyone] {
         let receivers = if audience == Audience::Rooms { room } else { shape.subscribers };

@@ -91,11 +91,7 @@ fn rows(lab: &Lab<'_>, installed: &[Installed<Program>]) -> Vec<Http2Row> {
     let drivers: &[DriverKind] = &lab.drivers;
     let axum = lab.peers.is_some().then_some(Who::AXUM);
     let is_there = |program: Program| installed.iter().any(|one| one.program == program).then_some(Who::Other(program));
-    let idle = match lab.effort {
-        Effort::Thorough => 2_000,
-        Effort::Quick => 600,
-        Effort::Smoke => 20,
-    };
+    let idle = lab.effort.pick(2_000, 600, 20);
     let (small, large) = (Shape::of(64), Shape::of(65_536));
     let one = Over::Http2(1);
     let mut rows = Vec::new();

@@ -7,7 +7,6 @@ use super::more::broadcaster;
 use crate::load::{Broadcast, Echo, Lengths};
 use crate::{Content, Error, Protocol, Span};
 use std::fmt;
-use std::time::Duration;
 use tautline::{CipherSuite, ProtocolVersion};
 
 /// The version and the cipher suite that all servers speak.
@@ -94,8 +93,7 @@ pub(super) fn echo(process: &Process) -> Result<(), Error> {
         return Err(Error::Failed(format!("it speaks {spoken}, not {version} with {suite}")));
     }
     for (size, pipeline, ms) in LOADS {
-        let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(ms) };
-        let server = server.clone();
+        let (server, span) = (server.clone(), Span::millis(0, ms));
         let load = Echo { server, connections: 4, size, content: Content::Bytes, pipeline, rate: None, span };
         load.run(&mut |_| {})?;
     }
@@ -104,7 +102,7 @@ pub(super) fn echo(process: &Process) -> Result<(), Error> {
 
 /// Checks that a server sends each message to everyone.
 fn broadcast(process: &Process) -> Result<(), Error> {
-    let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(200) };
-    Broadcast { server: process.server()?, subscribers: 10, size: 64, pipeline: 2, span }.run(&mut |_| {})?;
+    let (server, span) = (process.server()?, Span::millis(0, 200));
+    Broadcast { server, subscribers: 10, size: 64, pipeline: 2, span }.run(&mut |_| {})?;
     Ok(())
 }

@@ -120,11 +120,7 @@ fn broadcasts(lab: &mut Lab<'_>, all: &[Kind], failures: &mut Failures) -> Resul
 
 /// Memory of connections of new servers, since a used one has memory to reuse.
 fn idle(lab: &mut Lab<'_>, all: &[Kind]) -> Result<Vec<Row<MoreCase>>, Error> {
-    let (connections, rounds) = match lab.effort {
-        Effort::Thorough => (10_000.0, 3),
-        Effort::Quick => (2000.0, 1),
-        Effort::Smoke => (20.0, 1),
-    };
+    let (connections, rounds) = lab.effort.pick((10_000.0, 3), (2000.0, 1), (20.0, 1));
     let mut rows: Vec<_> = all.iter().map(|&kind| MoreCase::row(kind, Work::Idle, connections)).collect();
     let plan = Plan { rounds, least_rounds: 1, budget: Some(BUDGET) };
     row::measure_tolerant(lab, &mut rows, &plan, 0.9..1.0, |lab, case, _| {

@@ -1,8 +1,8 @@
 //! Rows of the comparison beside echoes: handshakes, latency at a common rate, broadcasts, and memory.
 
-use super::super::{ENGINES, Effort, Extra, Key, Kind, Lab, Metrics, Row, Servers, Subject};
+use super::super::{ENGINES, Extra, Key, Kind, Lab, Metrics, Row, Servers, Subject};
 use crate::load::{Broadcast, Echo, Handshakes, Idle};
-use crate::{Case, Content, DriverKind, Error, Metric, Protocol, Span};
+use crate::{Case, DriverKind, Error, Metric, Protocol, Span};
 use std::time::Duration;
 use tautline::KeyExchange;
 
@@ -65,18 +65,10 @@ impl MoreCase {
                 Ok(counts.measured.handshake_metrics())
             }
             Work::CommonRate => {
-                let (rate, span) = (Some(self.amount), rate_span(lab.effort));
-                let load = Echo {
-                    server,
-                    connections: CONNECTIONS,
-                    size: SIZE,
-                    content: Content::Bytes,
-                    pipeline: 1,
-                    rate,
-                    span,
-                };
-                let measured = load.run(&mut |_| {})?;
-                Ok(measured.latencies.metrics_with_max().into_iter().collect())
+                // A p99.9 needs thousands of messages, and the common rate is that of a slow server.
+                let span = lab.effort.pick(Span::millis(100, 2000), Span::millis(50, 700), Span::millis(30, 60));
+                let small = Echo::small(server, CONNECTIONS, Some(self.amount), span);
+                Ok(Echo { size: SIZE, ..small }.run(&mut |_| {})?.latencies.metrics_with_max())
             }
             Work::Broadcast => {
                 let load = Broadcast { server, subscribers: SUBSCRIBERS, size: SIZE, pipeline: 1, span };
@@ -117,16 +109,6 @@ impl Subject for MoreCase {
             Work::Idle => case.connections(self.connections()),
         }
     }
-}
-
-/// A p99.9 needs thousands of messages, and the common rate is that of a slow server.
-const fn rate_span(effort: Effort) -> Span {
-    let (warmup, duration) = match effort {
-        Effort::Thorough => (100, 2000),
-        Effort::Quick => (50, 700),
-        Effort::Smoke => (30, 60),
-    };
-    Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
 }
 
 /// Our servers with the default engine, and these peers.

@@ -16,7 +16,7 @@ const BUDGET: Duration = Duration::from_secs(90);
 const ROUNDS: usize = 45;
 
 /// Length of each measurement: many short rounds tell more than a few long ones.
-const SPAN: Span = Span { warmup: Duration::from_millis(60), duration: Duration::from_millis(200) };
+const SPAN: Span = Span::millis(60, 200);
 
 /// Load that makes the probe most expensive: one message in flight on each of many connections, so that each read is
 /// stamped for a single message.

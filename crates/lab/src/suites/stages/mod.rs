@@ -7,7 +7,7 @@ mod report;
 
 use super::namespaces::{self, Namespaces};
 use super::row::measure_tolerant;
-use super::{Certificates, Effort, Key, Kind, Lab, Outcome, Process, Site, Traffic};
+use super::{Certificates, Key, Kind, Lab, Outcome, Process, Site, Traffic};
 use crate::cpu::timed;
 use crate::load;
 use crate::records::Work;
@@ -30,12 +30,8 @@ const WARM_UP: u64 = 100;
 const COST_FROM: f64 = 0.8;
 
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
-    let (messages, rounds) = match lab.effort {
-        Effort::Thorough => (10_000, 3),
-        // Five short rounds, so that a disturbance of one does not reach the median.
-        Effort::Quick => (2_000, 5),
-        Effort::Smoke => (300, 1),
-    };
+    // A quick run has five short rounds, so that a disturbance of one does not reach the median.
+    let (messages, rounds) = lab.effort.pick((10_000, 3), (2_000, 5), (300, 1));
     let certificates = Certificates::new(&[Key::P256])?;
     let namespaces = Namespaces::new();
     let mut servers = Vec::new();
