@@ -1,7 +1,7 @@
 //! Loads against the replicas of other threading models.
 
 use super::{Echo, Server, Sink};
-use crate::{Content, Span};
+use crate::Span;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -34,17 +34,9 @@ fn every_model_echoes() {
             for (size, connections, pipeline) in [(0, 1, 1), (64, 20, 4), (20_000, 3, 2), (300_000, 2, 1)] {
                 // A large message takes long on a busy machine.
                 let answers = [30, 300, 3_000].into_iter().any(|millis| {
-                    let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(millis) };
                     // Every reply is compared with its message.
-                    let echo = Echo {
-                        server: server.clone(),
-                        connections,
-                        size,
-                        content: Content::Bytes,
-                        pipeline,
-                        rate: None,
-                        span,
-                    };
+                    let small = Echo::small(server.clone(), connections, None, Span::millis(0, millis));
+                    let echo = Echo { size, pipeline, ..small };
                     let measured = echo.run(&mut |_| {});
                     measured.unwrap_or_else(|error| panic!("{model} {tls} {size}: {error}")).count > 0
                 });

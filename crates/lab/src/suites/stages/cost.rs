@@ -4,7 +4,7 @@ use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Pro
 use crate::load::Echo;
 use crate::rounds::{Plan, Runs, interleave};
 use crate::table::{Table, number, optional};
-use crate::{Case, Content, DriverKind, Error, Metric, Span, Target};
+use crate::{Case, DriverKind, Error, Metric, Span, Target};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -40,16 +40,7 @@ impl Probed {
     /// Measures a new server, because the place of its memory matters as much as the probe does.
     fn measure(&self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<Metrics, Error> {
         let process = Process::start(lab, self.kind(), certificates, None)?;
-        let server = process.server()?;
-        let echo = Echo {
-            server,
-            connections: CONNECTIONS,
-            size: SIZE,
-            content: Content::Bytes,
-            pipeline: 1,
-            rate: None,
-            span,
-        };
+        let echo = Echo { size: SIZE, ..Echo::small(process.server()?, CONNECTIONS, None, span) };
         let measured = echo.run(&mut |_| {}).map_err(|error| error.in_case(&self.name()))?;
         Ok(measured.message_metrics(SIZE))
     }
