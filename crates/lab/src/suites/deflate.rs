@@ -198,8 +198,7 @@ fn best(rows: &[DeflateRow], takeover: bool, metric: Metric, is_peer: bool) -> O
         (case.size, case.takeover) == (TARGETS.0, takeover)
             && matches!(case.kind, Kind::PeerWith(Extra::Deflate, _)) == is_peer
     };
-    let known = rows.iter().filter(|row| is_it(&row.subject)).filter_map(|row| Some((row.median(metric)?, row)));
-    known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
+    row::least(rows.iter().filter(|row| is_it(&row.subject)), metric)
 }
 
 #[cfg(test)]

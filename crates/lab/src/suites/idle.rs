@@ -86,9 +86,7 @@ fn report(outcome: &mut Outcome, rows: &[Row<IdleCase>]) {
 fn checks(rows: &[Row<IdleCase>]) -> Option<Check> {
     let (connections, most) = TARGET;
     let is_judged = |case: &IdleCase| case.kind.is_wss_by(ENGINES[0]) && case.connections == connections;
-    let judged = rows.iter().filter(|row| is_judged(&row.subject));
-    let known = judged.filter_map(|row| Some((row.median(Metric::RssPerConnection)?, row)));
-    let (_, best) = known.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let best = row::least(rows.iter().filter(|row| is_judged(&row.subject)), Metric::RssPerConnection)?;
     let name = format!("{} connections: {}, B each", number(connections as f64), best.subject.kind.full_name());
     let runs = (Metric::RssPerConnection, best.runs(Metric::RssPerConnection));
     Some(Check::of(name, best.subject.case(), runs, Target::AtMost(most)))

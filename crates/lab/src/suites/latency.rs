@@ -188,9 +188,7 @@ fn target(rows: &[LatencyRow]) -> Option<Check> {
         let is_it = |case: &LatencyCase| {
             case.rate == Rate::Share(percent) && matches!(case.kind, Kind::Peer(..)) == is_peer && !case.spins()
         };
-        let known = rows.iter().filter(|row| is_it(&row.subject));
-        let known = known.filter_map(|row| Some((row.median(Metric::LatencyP999)?, row)));
-        known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
+        row::least(rows.iter().filter(|row| is_it(&row.subject)), Metric::LatencyP999)
     };
     let (ours, theirs) = (best(false)?, best(true)?);
     let names = [ours, theirs].map(|row| row.subject.kind.full_name());

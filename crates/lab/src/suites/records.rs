@@ -103,9 +103,7 @@ fn over_aead(rows: &[Row<RecordCase>], row: &Row<RecordCase>) -> Option<Ratio> {
     }
     let alone =
         |other: &&Row<RecordCase>| other.subject.size == row.subject.size && matches!(other.subject.by, By::Aead(_));
-    let known = rows.iter().filter(alone).filter_map(|row| Some((row.median(Metric::CpuPerMsg)?, row)));
-    let (_, fastest) = known.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    row.over(fastest, Metric::CpuPerMsg)
+    row.over(row::least(rows.iter().filter(alone), Metric::CpuPerMsg)?, Metric::CpuPerMsg)
 }
 
 fn table(rows: &[Row<RecordCase>]) -> String {

@@ -67,6 +67,12 @@ impl<S: Subject> Row<S> {
     }
 }
 
+/// The row with the least median of a metric.
+pub(super) fn least<'a, S>(rows: impl Iterator<Item = &'a Row<S>>, metric: Metric) -> Option<&'a Row<S>> {
+    let known = rows.filter_map(|row| Some((row.median(metric)?, row)));
+    known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
+}
+
 /// Measures rows in interleaved rounds by `run`. Progress covers the part `share` of the suite.
 ///
 /// An interrupt ends the rounds too, see [`Lab::stop`].

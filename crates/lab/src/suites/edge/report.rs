@@ -3,6 +3,7 @@
 use super::super::check::{self, Check};
 use super::super::echo_case::Shape;
 use super::super::guest::Installed;
+use super::super::row::least;
 use super::super::running::BODY;
 use super::super::{ENGINES, Kind, Outcome, Subject as _};
 use super::case::{CONNECTIONS, EdgeRow, RATE, RETURNS, Who, Work, everyone};
@@ -134,10 +135,8 @@ fn is_changed(rows: &[EdgeRow], who: Who) -> bool {
 
 /// The row with the least median of its work.
 fn best(rows: &[EdgeRow], work: Work, is_wanted: impl Fn(Who) -> bool) -> Option<&EdgeRow> {
-    let wanted =
-        rows.iter().filter(|row| row.subject.work == work && row.failed.is_none() && is_wanted(row.subject.who));
-    let known = wanted.filter_map(|row| Some((row.median(work.judged())?, row)));
-    known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
+    let is_it = |row: &&EdgeRow| row.subject.work == work && row.failed.is_none() && is_wanted(row.subject.who);
+    least(rows.iter().filter(is_it), work.judged())
 }
 
 fn checks(rows: &[EdgeRow]) -> Vec<Check> {

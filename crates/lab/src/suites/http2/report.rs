@@ -3,6 +3,7 @@
 use super::super::check::{self, Check};
 use super::super::echo_case::Shape;
 use super::super::guest::Installed;
+use super::super::row::least;
 use super::super::running::BODY;
 use super::super::server::unique;
 use super::super::{Outcome, Subject as _};
@@ -87,10 +88,8 @@ fn further_stream(one: &Http2Row, ten: &Http2Row) -> Vec<f64> {
 
 /// The row with the least median of its work.
 fn best(rows: &[Http2Row], work: Work, is_wanted: impl Fn(Who) -> bool) -> Option<&Http2Row> {
-    let wanted =
-        rows.iter().filter(|row| row.subject.work == work && row.failed.is_none() && is_wanted(row.subject.who));
-    let known = wanted.filter_map(|row| Some((row.median(work.judged())?, row)));
-    known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, row)| row)
+    let is_it = |row: &&Http2Row| row.subject.work == work && row.failed.is_none() && is_wanted(row.subject.who);
+    least(rows.iter().filter(is_it), work.judged())
 }
 
 /// The row of the same server, driver included, with another work.

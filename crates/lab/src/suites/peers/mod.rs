@@ -226,8 +226,7 @@ fn handshake_checks(rows: &[Row<MoreCase>]) -> impl Iterator<Item = Check> {
         let work = Work::Handshake { resumed };
         let cheapest = |is_ours: bool| {
             let of = rows.iter().filter(|row| row.subject.work == work && row.subject.kind.peer().is_none() == is_ours);
-            let cpu = |row: &&Row<MoreCase>| row.median(Metric::ServerCpuPerHandshake).unwrap_or(f64::INFINITY);
-            of.min_by(|a, b| cpu(a).total_cmp(&cpu(b)))
+            row::least(of, Metric::ServerCpuPerHandshake)
         };
         let (ours, theirs) = (cheapest(true)?, cheapest(false)?);
         let ratio = ours.over(theirs, Metric::ServerCpuPerHandshake);
