@@ -45,12 +45,12 @@ impl Outcome {
         self.lines.last_mut()
     }
 
-    /// Adds one line for each metric of a row.
+    /// Adds one line for each metric of a row, and a warning if it failed.
     pub(super) fn add_row<S: Subject>(&mut self, row: &Row<S>) {
         self.add_row_beside(row, |_| None);
     }
 
-    /// Adds one line for each metric of a row, beside figures that [`lookup`](crate::published::lookup) does not find.
+    /// As [`add_row`](Self::add_row), beside figures that [`lookup`](crate::published::lookup) does not find.
     pub(super) fn add_row_beside<S: Subject>(&mut self, row: &Row<S>, published: impl Fn(Metric) -> Option<f64>) {
         let case = row.subject.case();
         for (&metric, runs) in &row.samples {
@@ -58,6 +58,7 @@ impl Outcome {
                 line.published = published(metric).or(line.published);
             }
         }
+        self.warnings.extend(row.failed.as_ref().map(|error| format!("not measured: {error}")));
     }
 
     /// Warns if rounds differ so much that small differences mean nothing, by the metric that the rows are judged by.

@@ -38,7 +38,6 @@ pub(super) fn report(outcome: &mut Outcome, rows: &[EdgeRow], installed: &[Insta
         outcome.add_row(row);
         outcome.add(&row.subject.case().setup(None), Metric::RssPerConnection, &row.subject.unused);
         outcome.warnings.extend(late(row));
-        outcome.warnings.extend(row.failed.as_ref().map(|error| format!("not measured: {error}")));
     }
     outcome.text = format!(
         "Edge: proxies in front of the same server, which is on the CPU of the load. us: CPU of the proxy.\n\

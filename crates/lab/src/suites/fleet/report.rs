@@ -20,7 +20,6 @@ pub(super) fn report(outcome: &mut Outcome, rows: &[FleetRow], versions: &[Strin
         for (&metric, runs) in &row.subject.everyone {
             outcome.add(&case, metric, runs);
         }
-        outcome.warnings.extend(row.failed.as_ref().map(|error| format!("not measured: {error}")));
     }
     outcome.text = format!(
         "Fleet: subscribers of processes that share topics by a broker, plain WebSockets, {} of text.\n\

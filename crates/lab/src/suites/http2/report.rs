@@ -26,10 +26,7 @@ const CONNECTION: f64 = 4096.0;
 const STREAM: f64 = 2048.0;
 
 pub(super) fn report(outcome: &mut Outcome, rows: &[Http2Row], installed: &[Installed<Program>]) {
-    for row in rows {
-        outcome.add_row(row);
-        outcome.warnings.extend(row.failed.as_ref().map(|error| format!("not measured: {error}")));
-    }
+    rows.iter().for_each(|row| outcome.add_row(row));
     outcome.text = format!(
         "HTTP/2: h1 is HTTP/1.1, x1 a connection for each WebSocket, x{SHARED} ten WebSockets on each.\n\
          us: CPU of the server for a message and its echo, {} WebSockets, one in flight on each; GET: for a\n\

@@ -70,7 +70,6 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     echoes.extend(aead_rows(lab.effort));
     let plan = lab.plan(BUDGET);
     row::measure_tolerant(lab, &mut echoes, &plan, 0.1..0.5, |lab, case, _| measure_one(lab, &servers, case))?;
-    failures.collect(&echoes, |case| case.kind);
 
     let all = more::servers(&lab.drivers, &peers);
     let mut more = Vec::new();
@@ -86,7 +85,6 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     drop(servers);
     more.extend(broadcasts(lab, &all, &mut failures)?);
     more.extend(idle(lab, &all)?);
-    failures.collect(&more, |case| case.kind);
 
     outcome.text = table(&echoes, &more);
     add_lines(outcome, &echoes);
@@ -156,12 +154,6 @@ impl Failures {
     /// Whether this server has not failed.
     fn spare(&self, kind: Kind) -> bool {
         self.0.iter().all(|(failed, _)| *failed != kind)
-    }
-
-    /// Keeps the failures of rows.
-    fn collect<S>(&mut self, rows: &[Row<S>], kind: impl Fn(&S) -> Kind) {
-        let failed = rows.iter().filter_map(|row| Some((kind(&row.subject), row.failed.as_ref()?.to_string())));
-        self.0.extend(failed);
     }
 
     fn notes(self) -> impl Iterator<Item = String> {
@@ -280,9 +272,11 @@ mod tests {
         assert!(!failures.spare(coder) && failures.spare(bun));
         let mut row = MoreCase::row(bun, Work::Idle, 20.0);
         row.failed = Some(died().in_case("wss bun, idle connections"));
-        failures.collect(&[row, MoreCase::row(bun, Work::CommonRate, 1.0)], |case| case.kind);
-        let notes: Vec<String> = failures.notes().collect();
-        assert_eq!(notes, ["not measured: coder: it died", "not measured: wss bun, idle connections: it died"]);
+        let mut outcome = Outcome::of("peers");
+        [row, MoreCase::row(bun, Work::CommonRate, 1.0)].iter().for_each(|row| outcome.add_row(row));
+        outcome.warnings.extend(failures.notes());
+        let notes = ["not measured: wss bun, idle connections: it died", "not measured: coder: it died"];
+        assert_eq!(outcome.warnings, notes);
     }
 
     #[test]
