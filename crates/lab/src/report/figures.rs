@@ -3,6 +3,7 @@
 use super::places::{Found, Place};
 use crate::Line;
 use crate::stats::Summary;
+use crate::suites::unique;
 use crate::table::number;
 use maud::{Markup, html};
 
@@ -10,7 +11,7 @@ use maud::{Markup, html};
 pub(super) fn tables(lines: &[&Line], places: &[Place<'_>]) -> Markup {
     html! {
         h3 id="measured-figures" { "Measured" }
-        (filters("measured-table", "Filter measured figures", &suites(lines.iter().map(|line| line.suite.as_str()))))
+        (filters("measured-table", "Filter measured figures", &unique(lines.iter().map(|line| line.suite.as_str()))))
         div.scroll tabindex="0" role="region" aria-labelledby="measured-figures" {
             table.sortable id="measured-table" {
                 caption.hidden { "Every measured figure" }
@@ -19,7 +20,7 @@ pub(super) fn tables(lines: &[&Line], places: &[Place<'_>]) -> Markup {
             }
         }
         h3 id="published-figures" { "Published" }
-        (filters("published-table", "Filter published figures", &suites(places.iter().map(|place| place.figure.suite))))
+        (filters("published-table", "Filter published figures", &unique(places.iter().map(|place| place.figure.suite))))
         div.scroll tabindex="0" role="region" aria-labelledby="published-figures" {
             table.sortable id="published-table" {
                 caption.hidden { "Every published figure, with the measured one or the reason why there is none" }
@@ -28,16 +29,6 @@ pub(super) fn tables(lines: &[&Line], places: &[Place<'_>]) -> Markup {
             }
         }
     }
-}
-
-/// Each name once, in order.
-fn suites<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    names.fold(Vec::new(), |mut all, name| {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-        all
-    })
 }
 
 fn filters(table: &str, name: &str, suites: &[&str]) -> Markup {

@@ -57,6 +57,7 @@ pub use engines::{ENGINES, drivers};
 pub use lab::{Effort, Lab};
 pub use outcome::Outcome;
 pub use peers::{PeerCheck, check_peers};
+pub(crate) use server::unique;
 pub use suite::Suite;
 
 use certificates::Certificates;

@@ -62,7 +62,7 @@ impl Servers {
 }
 
 /// Every item once, in the order of their first appearance.
-pub(super) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+pub(crate) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.fold(Vec::new(), |mut unique, item| {
         if !unique.contains(&item) {
             unique.push(item);

@@ -2,8 +2,7 @@
 
 use super::super::echo_case::Shape;
 use super::super::running::BODY;
-use super::super::server::unique;
-use super::super::{Key, Kind, Row, Subject};
+use super::super::{Key, Kind, Row, Subject, unique};
 use super::program::Program;
 use super::turn::Change;
 use crate::{Case, DriverKind, Metric, Protocol};

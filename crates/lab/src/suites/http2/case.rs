@@ -3,8 +3,7 @@
 use super::super::echo_case::Shape;
 use super::super::peer::Peer;
 use super::super::running::BODY;
-use super::super::server::unique;
-use super::super::{ENGINES, Extra, Key, Kind, Row, Subject};
+use super::super::{ENGINES, Extra, Key, Kind, Row, Subject, unique};
 use super::program::Program;
 use crate::{Case, DriverKind, Metric, Protocol};
 

@@ -1,5 +1,5 @@
 use super::super::echo_case::{EchoRow, Shape};
-use super::super::{Kind, Row};
+use super::super::{Kind, Row, unique};
 use super::more::{COMMON, MoreCase, SUBSCRIBERS, Work, broadcaster};
 use crate::Metric;
 use crate::rounds::Runs;
@@ -7,22 +7,14 @@ use crate::table::{Table, number, optional};
 
 /// One line for each server, with all that was measured of it.
 pub(super) fn table(echoes: &[EchoRow], more: &[Row<MoreCase>]) -> String {
-    let (mut shapes, mut kinds): (Vec<Shape>, Vec<Kind>) = (Vec::new(), Vec::new());
-    for row in echoes {
-        if !shapes.contains(&row.subject.shape) {
-            shapes.push(row.subject.shape);
-        }
-        if !kinds.contains(&row.subject.kind) {
-            kinds.push(row.subject.kind);
-        }
-    }
+    let shapes = unique(echoes.iter().map(|row| row.subject.shape));
     let title = |shape: &Shape| if shape.pipeline > 1 { format!("x{}", shape.pipeline) } else { shape.name() };
     let titles: Vec<String> = shapes.iter().map(title).collect();
     let mut head = vec!["<"];
     head.extend(titles.iter().map(String::as_str));
     head.extend(["all", "full", "resume", "B/conn", "p99.9"]);
     let mut table = Table::new(&head);
-    for kind in kinds {
+    for kind in unique(echoes.iter().map(|row| row.subject.kind)) {
         let us = |shape: &Shape| {
             let row = echoes.iter().find(|row| row.subject.kind == kind && row.subject.shape == *shape);
             optional(row.and_then(|row| row.median(row.subject.cpu_metric())))
