@@ -60,7 +60,7 @@ impl Drop for Guest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Installed<P> {
     pub(super) program: P,
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) path: PathBuf,
     version: String,
 }

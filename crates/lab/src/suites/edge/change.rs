@@ -3,7 +3,7 @@
 use super::super::running::Live;
 use super::super::{Kind, Lab, Metrics, group};
 use super::case::{CONNECTIONS, RATE, Who};
-use super::site::{Site, configuration, start_other, start_ours};
+use super::site::{Site, configuration, start_ours};
 use super::turn::{Change, signal, wait_until};
 use crate::cpu::Pinned;
 use crate::load::{Echo, Server, Traffic};
@@ -59,7 +59,11 @@ impl Changing<'_> {
 /// Messages at the fixed rate to a new proxy, while it changes.
 pub(super) fn measure(lab: &Lab<'_>, site: &Site, who: Who, change: Change) -> Result<Metrics, Error> {
     let (live, file) = match who {
-        Who::Other(program) => start_other(lab, site, program, true)?,
+        Who::Other(program) => {
+            let running = site.start_other(lab, program, true)?;
+            let file = running.file.clone();
+            (Live::Other(running), file)
+        }
         Who::Ours(Kind::Proxy(driver)) => {
             let file = site.certificates.folder().join(format!("changes-{driver}.toml"));
             let text = configuration(site.backend.address, 0, "");

@@ -1,14 +1,14 @@
 //! The server behind the proxies, and proxies that run in front of it.
 
 use super::super::guest::Installed;
-use super::super::running::Live;
+use super::super::running::{Live, Place, Running};
 use super::super::{Certificates, Kind, Lab, Process};
 use super::case::Who;
-use super::program::{self, Program};
+use super::program::Program;
 use crate::{DriverKind, Error};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The longest message that our proxy passes.
 const LONGEST: &str = "1MiB";
@@ -35,7 +35,7 @@ impl Site {
                 let text = configuration(self.backend.address, 0, &keys);
                 start_ours(lab, driver, &self.certificates, (&file, &text))
             }
-            Who::Other(program) => Ok(start_other(lab, self, program, false)?.0),
+            Who::Other(program) => self.start_other(lab, program, false).map(Live::Other),
         }
     }
 
@@ -43,18 +43,13 @@ impl Site {
         let installed = self.installed.iter().find(|installed| installed.program == program);
         installed.ok_or_else(|| format!("{} is missing", program.name()))
     }
-}
 
-/// Starts a proxy of another project. Returns the file of its configuration too.
-pub(super) fn start_other(
-    lab: &Lab<'_>,
-    site: &Site,
-    program: Program,
-    changes: bool,
-) -> Result<(Live, PathBuf), Error> {
-    let installed = site.installed(program).map_err(Error::Failed)?;
-    let (running, file) = program::start(lab, installed, &site.certificates, site.backend.address, changes)?;
-    Ok((Live::Other(running), file))
+    /// Starts a proxy of another project, which can be told to change if it `changes`.
+    pub(super) fn start_other(&self, lab: &Lab<'_>, program: Program, changes: bool) -> Result<Running, Error> {
+        let installed = self.installed(program).map_err(Error::Failed)?;
+        let make = |place: &Place<'_>| installed.command(place, changes);
+        Running::start(lab, installed, &self.certificates, self.backend.address, make)
+    }
 }
 
 /// A configuration of our proxy: all to the server, with further keys of that route, and a route that differs by `number`.

@@ -8,7 +8,7 @@ mod report;
 
 use super::echo_case::Shape;
 use super::guest::{Installed, find_all};
-use super::running::{self, BODY, Live, PATH};
+use super::running::{self, BODY, Live, PATH, Place, Running};
 use super::{Certificates, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, row};
 use crate::load::{self, Echo, Get};
 use crate::rounds::Plan;
@@ -45,8 +45,8 @@ impl Site {
             Who::Other(program) => {
                 let installed = self.installed.iter().find(|installed| installed.program == program);
                 let installed = installed.ok_or_else(|| Error::Failed(format!("{} is missing", program.name())))?;
-                let to = (self.backend.address, &*self.files);
-                Ok(Live::Other(program::start(lab, installed, &self.certificates, to)?))
+                let make = |place: &Place<'_>| installed.command(place, &self.files);
+                Running::start(lab, installed, &self.certificates, self.backend.address, make).map(Live::Other)
             }
         }
     }
