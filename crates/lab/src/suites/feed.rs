@@ -36,6 +36,7 @@ named! {
 struct Following {
     program: Program,
     symbols: usize,
+    worker: Option<Worker>,
 }
 
 impl Subject for Following {
@@ -62,28 +63,21 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         let further = ["--app", "venue", "--no-limits", "--symbols", &symbols.to_string()];
         venues.push(Process::start_with(lab, Kind::Ws(DriverKind::Epoll), &certificates, None, &further)?);
     }
-    let mut workers = Vec::new();
     let mut rows = Vec::new();
     for program in Program::ALL {
         for (venue, symbols) in venues.iter().zip(SYMBOLS) {
             let Some(mut command) = command(lab, program, builds) else { continue };
             command.arg(format!("ws://{}", venue.address));
             match Worker::start(&mut command) {
-                Ok(worker) => {
-                    workers.push(worker);
-                    rows.push(Row::new(Following { program, symbols }));
-                }
+                Ok(worker) => rows.push(Row::new(Following { program, symbols, worker: Some(worker) })),
                 Err(error) => outcome.warnings.push(format!("not measured: {}: {error}", program.name())),
             }
         }
     }
     let (time, plan) = (lab.span().duration, lab.plan(BUDGET));
-    let places: Vec<(Program, usize)> = rows.iter().map(|row| (row.subject.program, row.subject.symbols)).collect();
-    row::measure_tolerant(lab, &mut rows, &plan, 0.0..1.0, |_, following, _| {
-        let wanted = (following.program, following.symbols);
-        let worker = places.iter().position(|place| *place == wanted).and_then(|at| workers.get_mut(at));
-        let worker = worker.ok_or_else(|| Error::Failed("there is no worker".to_owned()))?;
-        metrics(&worker.measure(&following.symbols.to_string(), following.program.name(), time)?)
+    row::measure_tolerant(lab, &mut rows, &plan, 0.0..1.0, |_, Following { program, symbols, worker }, _| {
+        let worker = worker.as_mut().ok_or_else(|| Error::Failed("there is no worker".to_owned()))?;
+        metrics(&worker.measure(&symbols.to_string(), program.name(), time)?)
     })?;
     outcome.text = table(&rows);
     rows.iter().for_each(|row| outcome.add_row(row));
@@ -153,14 +147,10 @@ mod tests {
 
     #[test]
     fn rows_show_the_rate_of_a_core() {
-        let mut rows: Vec<Row<Following>> =
-            Program::ALL.map(|program| Row::new(Following { program, symbols: 500 })).into_iter().collect();
-        for row in &mut rows {
-            let figures = [("rate", 6000.0), ("cpu_us", 4.0), ("p50", 100.0), ("p99", 900.5), ("p999", 12_345.6)];
-            let figures: Vec<(String, f64)> =
-                figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-            row.add(metrics(&figures).unwrap());
-        }
+        let mut rows = Program::ALL.map(|program| Row::new(Following { program, symbols: 500, worker: None }));
+        let figures = [("rate", 6000.0), ("cpu_us", 4.0), ("p50", 100.0), ("p99", 900.5), ("p999", 12_345.6)];
+        let figures = figures.map(|(name, value)| (name.to_owned(), value));
+        rows.iter_mut().for_each(|row| row.add(metrics(&figures).unwrap()));
         let text = table(&rows);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         let ours = text.lines().find(|line| line.contains("tautline ")).unwrap();
