@@ -25,8 +25,6 @@ named! {
         Sockudo = "sockudo",
         Wtx = "wtx",
         Axum = "axum",
-        /// Not of another project: ours for tokio.
-        Tautline = "tautline",
         Uwebsockets = "uwebsockets",
         Beast = "beast",
         Gorilla = "gorilla",
@@ -36,6 +34,8 @@ named! {
         Websockets = "websockets",
         Picows = "picows",
         Netty = "netty",
+        /// Not of another project: ours for tokio.
+        Tautline = "tautline",
     }
 }
 
@@ -49,25 +49,8 @@ impl Peer {
     /// Peers of echoes without compression.
     pub(super) const ECHO: [Self; 5] =
         [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Wtx];
-    /// Peers of [`Suite::Peers`](super::Suite::Peers).
-    pub(super) const SIDE_BY_SIDE: [Self; 16] = [
-        Self::Fastwebsockets,
-        Self::Yawc,
-        Self::YawcTuned,
-        Self::Tungstenite,
-        Self::Sockudo,
-        Self::Wtx,
-        Self::Axum,
-        Self::Uwebsockets,
-        Self::Beast,
-        Self::Gorilla,
-        Self::Coder,
-        Self::Ws,
-        Self::Bun,
-        Self::Websockets,
-        Self::Picows,
-        Self::Netty,
-    ];
+    /// Peers of [`Suite::Peers`](super::Suite::Peers): all but the last, which is ours.
+    pub(super) const SIDE_BY_SIDE: &[Self] = Self::ALL.split_at(Self::ALL.len() - 1).0;
     /// Servers on tokio, ours among them.
     pub(super) const TOKIO: [Self; 6] =
         [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Axum, Self::Tautline];

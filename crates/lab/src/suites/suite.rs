@@ -88,7 +88,7 @@ impl Suite {
             Some(found) => found?.into_iter().collect(),
         };
         if self == Self::Peers && lab.effort != Effort::Smoke {
-            let built = lab.build_peers(&Peer::SIDE_BY_SIDE).into_iter();
+            let built = lab.build_peers(Peer::SIDE_BY_SIDE).into_iter();
             missing.extend(built.map(|(peer, why)| format!("{} is missing: {}", peer.name(), why.why())));
         }
         let _pinned = Pinned::to(lab.placement.load)?;

@@ -46,9 +46,9 @@ impl fmt::Display for PeerCheck {
 /// A name is unknown, or there is no checkout to build from. A peer that fails is no error.
 pub fn check_peers(lab: &mut Lab<'_>, names: &[String]) -> Result<Vec<PeerCheck>, Error> {
     let known = |name: &String| {
-        let peer = Peer::SIDE_BY_SIDE.into_iter().find(|peer| peer.name() == name);
-        let all = Peer::SIDE_BY_SIDE.map(Peer::name).join(", ");
-        peer.ok_or_else(|| Error::Usage(format!("there is no peer {name:?}; there are {all}")))
+        let peer = Peer::SIDE_BY_SIDE.iter().copied().find(|peer| peer.name() == name);
+        let all: Vec<&str> = Peer::SIDE_BY_SIDE.iter().map(|peer| peer.name()).collect();
+        peer.ok_or_else(|| Error::Usage(format!("there is no peer {name:?}; there are {}", all.join(", "))))
     };
     let mut wanted: Vec<Peer> = names.iter().map(known).collect::<Result<_, _>>()?;
     if wanted.is_empty() {

@@ -53,7 +53,7 @@ const BUDGET: Duration = Duration::from_secs(300);
 /// Measures part after part. A peer that fails in one is named, and the others go on.
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let mut failures = Failures::default();
-    let mut peers = lab.available(&Peer::SIDE_BY_SIDE);
+    let mut peers = lab.available(Peer::SIDE_BY_SIDE);
     let echoing = kinds(lab.effort, &lab.drivers, &peers);
     let servers = Servers::start_each(lab, echoing.iter().copied(), |kind, error| failures.add(kind, error))?;
     peers.retain(|&peer| failures.spare(Kind::Peer(peer, Protocol::Wss)));

@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn one_line_has_all_of_a_server_and_dashes_for_what_it_lacks() {
         let drivers = [DriverKind::Epoll, DriverKind::Uring];
-        let mut echoes = echo_case::rows(&SHAPES, &kinds(Effort::Thorough, &drivers, &Peer::SIDE_BY_SIDE));
+        let mut echoes = echo_case::rows(&SHAPES, &kinds(Effort::Thorough, &drivers, Peer::SIDE_BY_SIDE));
         for row in &mut echoes {
             row.samples.insert(Metric::ServerCpuPerMsg, vec![123.4; 3]);
         }
         let mut rows = Vec::new();
-        for kind in more::servers(&drivers, &Peer::SIDE_BY_SIDE) {
+        for kind in more::servers(&drivers, Peer::SIDE_BY_SIDE) {
             let works = [Work::Handshake { resumed: false }, Work::Handshake { resumed: true }, Work::CommonRate];
             rows.extend(works.map(|work| MoreCase::row(kind, work, 5678.0)));
             rows.push(MoreCase::row(kind, Work::Idle, 2000.0));
