@@ -51,11 +51,12 @@ macro_rules! facts {
 
             /// One fact by its name in results.
             pub(crate) fn fact(&self, name: &str) -> Option<String> {
-                match name {
-                    $(stringify!($fact) => self.$fact.as_ref().map(ToString::to_string),)+
-                    _ => None,
-                }
+                self.facts().into_iter().find(|(fact, _)| *fact == name).map(|(_, value)| value)
             }
+
+            /// Names of all facts.
+            #[cfg(test)]
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($fact)),+];
         }
     };
     (@type text) => { String };

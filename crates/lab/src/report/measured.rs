@@ -36,24 +36,27 @@ struct Spec {
 /// Names of facts.
 type Facts = &'static [&'static str];
 
+/// The shape of charts, the facts that part them, and those that name a bar or a series.
+type Axes = (Shape, Facts, Facts);
+
 const WHO: Facts = &["protocol", "peer", "tls", "driver"];
 const LOAD: Facts = &["size", "connections", "pipeline"];
-const LESS: &str = "Server CPU per message: less is better.";
-
-fn all(_: &Case) -> bool {
-    true
-}
 
 fn spec(
     suite: &'static str,
     (title, note): (&'static str, &'static str),
     metric: Metric,
-    (shape, each, names): (Shape, Facts, Facts),
+    (shape, each, names): Axes,
 ) -> Spec {
-    Spec { suite, title, note, metric, shape, each, names, keep: all }
+    Spec { suite, title, note, metric, shape, each, names, keep: |_| true }
 }
 
-const fn bars(each: Facts, names: Facts) -> (Shape, Facts, Facts) {
+/// Charts of server CPU per message.
+fn cpu(suite: &'static str, title: &'static str, axes: Axes) -> Spec {
+    spec(suite, (title, "Server CPU per message: less is better."), Metric::ServerCpuPerMsg, axes)
+}
+
+const fn bars(each: Facts, names: Facts) -> Axes {
     (Shape::Bars, each, names)
 }
 
@@ -67,212 +70,85 @@ const BY_SIZE: Shape = Shape::Over("size", Spacing::Logarithmic);
 
 /// Charts of echoes in general.
 fn echoes() -> Vec<Spec> {
+    let each = ("CPU of a connection", "Server CPU of connecting, upgrading and closing: less is better.");
+    let by_connections = ("Echoes per second by connections", "64 B, one message in flight on each: more is better.");
+    let broadcasts = ("Broadcasts", "Messages delivered per second: more is better.");
+    let above_tcp = ("Cost above bare TCP", "Server CPU over that of the cheapest TCP echo: 1 is the limit.");
+    let of_tls = ("Cost of TLS", "Server CPU over that of plain WebSocket on the same driver.");
+    let over_connections = (Shape::Over("connections", Spacing::Logarithmic), &["driver"][..], WHO);
     vec![
-        spec("overview", ("CPU of an echo", LESS), Metric::ServerCpuPerMsg, bars(&["size"], WHO)),
-        spec(
-            "overview",
-            ("CPU of a connection", "Server CPU of connecting, upgrading and closing: less is better."),
-            Metric::ServerCpuPerHandshake,
-            bars(&[], &["protocol", "key", "resumed"]),
-        ),
-        Spec {
-            keep: |case| case.subscribers.is_none() && case.connections == Some(100) && case.pipeline == Some(1),
-            ..spec("echo", ("CPU of an echo by size", LESS), Metric::ServerCpuPerMsg, (BY_SIZE, &["driver"], WHO))
-        },
-        Spec {
-            keep: |case| case.size == Some(64) && case.pipeline == Some(1) && case.subscribers.is_none(),
-            ..spec(
-                "echo",
-                ("Echoes per second by connections", "64 B, one message in flight on each: more is better."),
-                Metric::Throughput,
-                (Shape::Over("connections", Spacing::Logarithmic), &["driver"], WHO),
-            )
-        },
-        Spec {
-            keep: |case| case.subscribers.is_some(),
-            ..spec(
-                "echo",
-                ("Broadcasts", "Messages delivered per second: more is better."),
-                Metric::Throughput,
-                bars(&["size", "subscribers", "setup"], WHO),
-            )
-        },
-        spec(
-            "limits",
-            ("Cost above bare TCP", "Server CPU over that of the cheapest TCP echo: 1 is the limit."),
-            Metric::RatioToLimit,
-            bars(LOAD, WHO),
-        ),
-        spec(
-            "limits",
-            ("Cost of TLS", "Server CPU over that of plain WebSocket on the same driver."),
-            Metric::RatioToPlain,
-            bars(LOAD, WHO),
-        ),
+        cpu("overview", "CPU of an echo", bars(&["size"], WHO)),
+        spec("overview", each, Metric::ServerCpuPerHandshake, bars(&[], &["protocol", "key", "resumed"])),
+        cpu("echo", "CPU of an echo by size", (BY_SIZE, &["driver"], WHO))
+            .only(|case| case.subscribers.is_none() && case.connections == Some(100) && case.pipeline == Some(1)),
+        spec("echo", by_connections, Metric::Throughput, over_connections)
+            .only(|case| case.size == Some(64) && case.pipeline == Some(1) && case.subscribers.is_none()),
+        spec("echo", broadcasts, Metric::Throughput, bars(&["size", "subscribers", "setup"], WHO))
+            .only(|case| case.subscribers.is_some()),
+        spec("limits", above_tcp, Metric::RatioToLimit, bars(LOAD, WHO)),
+        spec("limits", of_tls, Metric::RatioToPlain, bars(LOAD, WHO)),
     ]
 }
 
 /// Charts of servers beside others, and of their memory.
 fn servers() -> Vec<Spec> {
+    let memory = ("Memory of an idle connection", "Resident memory of the server: less is better.");
+    let due = "64 B, open loop, from the time at which a message was due: less is better.";
+    let percentiles = (Shape::Percentiles, &["setup"][..], &["peer", "tls", "driver"][..]);
+    let compression = ("Compression", "Payload over bytes on the wire: more is better.");
     vec![
-        spec(
-            "idle",
-            ("Memory of an idle connection", "Resident memory of the server: less is better."),
-            Metric::RssPerConnection,
-            bars(&["connections", "setup"], WHO),
-        ),
-        spec(
-            "peers",
-            ("Peers: CPU of an echo", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["protocol", "size", "pipeline"], WHO),
-        ),
-        spec(
-            "edge",
-            ("Proxies: CPU of an echo", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["size", "pipeline", "setup"], &["peer", "driver", "protocol"]),
-        ),
-        spec(
-            "http2",
-            ("HTTP/2: CPU of an echo", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["size", "setup"], &["peer", "driver"]),
-        ),
-        spec(
-            "fleet",
-            ("Hubs: CPU of a delivery", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["setup", "threads", "subscribers"], &["peer"]),
-        ),
-        spec(
-            "latency",
-            ("Latency percentiles", "64 B, open loop, from the time at which a message was due: less is better."),
-            Metric::LatencyP50,
-            (Shape::Percentiles, &["setup"], &["peer", "tls", "driver"]),
-        ),
-        spec(
-            "deflate",
-            ("CPU with compression", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["size", "setup", "direction"], WHO),
-        ),
-        spec(
-            "deflate",
-            ("Compression", "Payload over bytes on the wire: more is better."),
-            Metric::RatioToWire,
-            bars(&["size", "setup"], WHO),
-        ),
-        spec(
-            "tokio",
-            ("On tokio: CPU of an echo", LESS),
-            Metric::ServerCpuPerMsg,
-            bars(&["size", "threads", "pipeline"], WHO),
-        ),
+        spec("idle", memory, Metric::RssPerConnection, bars(&["connections", "setup"], WHO)),
+        cpu("peers", "Peers: CPU of an echo", bars(&["protocol", "size", "pipeline"], WHO)),
+        cpu("edge", "Proxies: CPU of an echo", bars(&["size", "pipeline", "setup"], &["peer", "driver", "protocol"])),
+        cpu("http2", "HTTP/2: CPU of an echo", bars(&["size", "setup"], &["peer", "driver"])),
+        cpu("fleet", "Hubs: CPU of a delivery", bars(&["setup", "threads", "subscribers"], &["peer"])),
+        spec("latency", ("Latency percentiles", due), Metric::LatencyP50, percentiles),
+        cpu("deflate", "CPU with compression", bars(&["size", "setup", "direction"], WHO)),
+        spec("deflate", compression, Metric::RatioToWire, bars(&["size", "setup"], WHO)),
+        cpu("tokio", "On tokio: CPU of an echo", bars(&["size", "threads", "pipeline"], WHO)),
     ]
 }
 
 /// Charts of TLS alone.
 fn records() -> Vec<Spec> {
+    let records = ("Records in memory", "CPU to open, parse, frame and seal a message: less is better.");
+    let handshake = ("CPU of a handshake", "Server CPU of connecting, upgrading and closing: less is better.");
+    let storm = ("Open connections in a storm of handshakes", "p99 of their latency: less is better.");
+    let record = ("CPU of a record of 16 KiB in memory", "Less is better.");
+    let duplex = ("Both directions over loopback", "Payload per second: more is better.");
+    let signature = ("A signature alone", "Less is better.");
+    let ends = bars(&["key", "resumed"], &["protocol", "tls", "group", "execution"]);
     vec![
-        spec(
-            "records",
-            ("Records in memory", "CPU to open, parse, frame and seal a message: less is better."),
-            Metric::CpuPerMsg,
-            (BY_SIZE, &[], &["tls", "strategy", "aead"]),
-        ),
-        Spec {
-            keep: |case| case.setup.is_none(),
-            ..spec(
-                "handshake",
-                ("CPU of a handshake", "Server CPU of connecting, upgrading and closing: less is better."),
-                Metric::ServerCpuPerHandshake,
-                bars(&["key", "resumed"], &["protocol", "tls", "group", "execution"]),
-            )
-        },
-        spec("handshake", ("A signature alone", "Less is better."), Metric::CpuPerSignature, bars(&[], &["key"])),
-        spec(
-            "handshake",
-            ("Open connections in a storm of handshakes", "p99 of their latency: less is better."),
-            Metric::LatencyP99,
-            bars(&[], &["setup", "execution"]),
-        ),
-        Spec {
-            keep: |case| case.size == Some(16_384) && case.direction.is_some() && case.setup.is_none(),
-            ..spec(
-                "windows",
-                ("CPU of a record of 16 KiB in memory", "Less is better."),
-                Metric::CpuPerMsg,
-                bars(&["direction"], &["tls", "strategy"]),
-            )
-        },
-        spec(
-            "windows",
-            ("Both directions over loopback", "Payload per second: more is better."),
-            Metric::Transfer,
-            bars(&["direction", "setup"], &["tls", "strategy"]),
-        ),
+        spec("records", records, Metric::CpuPerMsg, (BY_SIZE, &[], &["tls", "strategy", "aead"])),
+        spec("handshake", handshake, Metric::ServerCpuPerHandshake, ends).only(|case| case.setup.is_none()),
+        spec("handshake", signature, Metric::CpuPerSignature, bars(&[], &["key"])),
+        spec("handshake", storm, Metric::LatencyP99, bars(&[], &["setup", "execution"])),
+        spec("windows", record, Metric::CpuPerMsg, bars(&["direction"], &["tls", "strategy"]))
+            .only(|case| case.size == Some(16_384) && case.direction.is_some() && case.setup.is_none()),
+        spec("windows", duplex, Metric::Transfer, bars(&["direction", "setup"], &["tls", "strategy"])),
     ]
 }
 
 /// Charts of loops and networks.
 fn loops() -> Vec<Spec> {
+    let helped = ("Large answers with helper threads", "Payload per second by size: the lines cross where help pays.");
+    let scaling = ("Bytes per second by threads", "Shared loop and loop per core: more is better.");
+    let pairs = ("In pairs: what a second core adds", "Server thread and load thread share a core: more is better.");
+    let million = ("Latency by connections", "p50 of an echo: less is better.");
+    let storm = ("Clients that return", "Time until all are back: less is better.");
+    let stacks = ("Two TCP stacks", "The kernel's and one beside it, over veth; p50 of an echo: less is better.");
+    let threads = (Shape::Over("threads", Spacing::Even), &["tls", "connections"][..], &["model"][..]);
+    let wire = bars(&["connections"], &["driver", "setup"]);
     vec![
-        Spec {
-            keep: |case| case.direction.is_some(),
-            ..spec(
-                "offload",
-                ("Large answers with helper threads", "Payload per second by size: the lines cross where help pays."),
-                Metric::Transfer,
-                (BY_SIZE, &[], &["execution"]),
-            )
-        },
-        Spec {
-            keep: |case| case.direction.is_none(),
-            ..spec(
-                "offload",
-                ("CPU of an echo by size", LESS),
-                Metric::ServerCpuPerMsg,
-                (BY_SIZE, &["connections"], &["execution"]),
-            )
-        },
-        Spec {
-            keep: |case| case.setup.is_none(),
-            ..spec(
-                "scaling",
-                ("Bytes per second by threads", "Shared loop and loop per core: more is better."),
-                Metric::Transfer,
-                (Shape::Over("threads", Spacing::Even), &["tls", "connections"], &["model"]),
-            )
-        },
-        Spec {
-            keep: |case| case.setup.is_some(),
-            ..spec(
-                "scaling",
-                ("In pairs: what a second core adds", "Server thread and load thread share a core: more is better."),
-                Metric::Transfer,
-                bars(&["tls"], &["model", "threads"]),
-            )
-        },
-        spec(
-            "million",
-            ("Latency by connections", "p50 of an echo: less is better."),
-            Metric::LatencyP50,
-            bars(&[], &["connections", "setup"]),
-        ),
-        spec(
-            "storm",
-            ("Clients that return", "Time until all are back: less is better."),
-            Metric::ReturnTime,
-            bars(&[], &["setup"]),
-        ),
-        spec(
-            "wire",
-            ("Two TCP stacks", "The kernel's and one beside it, over veth; p50 of an echo: less is better."),
-            Metric::LatencyP50,
-            bars(&["connections"], &["driver", "setup"]),
-        ),
-        spec("wire", ("Two TCP stacks", LESS), Metric::ServerCpuPerMsg, bars(&["connections"], &["driver", "setup"])),
+        spec("offload", helped, Metric::Transfer, (BY_SIZE, &[], &["execution"])).only(|it| it.direction.is_some()),
+        cpu("offload", "CPU of an echo by size", (BY_SIZE, &["connections"], &["execution"]))
+            .only(|case| case.direction.is_none()),
+        spec("scaling", scaling, Metric::Transfer, threads).only(|case| case.setup.is_none()),
+        spec("scaling", pairs, Metric::Transfer, bars(&["tls"], &["model", "threads"])).only(|it| it.setup.is_some()),
+        spec("million", million, Metric::LatencyP50, bars(&[], &["connections", "setup"])),
+        spec("storm", storm, Metric::ReturnTime, bars(&[], &["setup"])),
+        spec("wire", stacks, Metric::LatencyP50, wire),
+        cpu("wire", "Two TCP stacks", wire),
     ]
 }
 
@@ -339,6 +215,11 @@ fn grouped<'a, K: PartialEq>(
 }
 
 impl Spec {
+    /// This chart, with the cases that `keep` accepts.
+    fn only(self, keep: fn(&Case) -> bool) -> Self {
+        Self { keep, ..self }
+    }
+
     fn charts(&self, lines: &[Line]) -> Vec<Chart> {
         let is_wanted = |line: &&Line| {
             let metric = match self.shape {
@@ -479,28 +360,6 @@ mod tests {
     use super::*;
     use crate::suites::Suite;
 
-    /// Facts of a case that charts may use.
-    const FACTS: [&str; 18] = [
-        "protocol",
-        "tls",
-        "aead",
-        "driver",
-        "size",
-        "connections",
-        "pipeline",
-        "subscribers",
-        "execution",
-        "model",
-        "threads",
-        "strategy",
-        "direction",
-        "key",
-        "group",
-        "resumed",
-        "peer",
-        "setup",
-    ];
-
     fn line(suite: &str, case: &Case, metric: Metric, value: f64) -> Line {
         Line::new(suite, case, metric, &[value, value * 1.1, value * 0.9]).unwrap()
     }
@@ -510,12 +369,8 @@ mod tests {
         for spec in specs() {
             assert!(Suite::ALL.iter().any(|suite| suite.name() == spec.suite), "{}", spec.suite);
             assert!(!spec.title.is_empty() && !spec.note.is_empty());
-            let mut known: Vec<_> = FACTS.to_vec();
-            known.retain(|fact| spec.each.contains(fact) || spec.names.contains(fact));
-            let mut used = [spec.each, spec.names].concat();
-            used.sort_by_key(|fact| FACTS.iter().position(|known| known == fact));
-            used.dedup();
-            assert_eq!(used, known, "{}", spec.title);
+            let used = [spec.each, spec.names].concat();
+            assert!(used.iter().all(|fact| Case::NAMES.contains(fact)), "{}: {used:?}", spec.title);
         }
     }
 
