@@ -1,6 +1,6 @@
 //! A program's stages by the method of the report on stages, beside the report's.
 
-use crate::published::{by_text, compositions};
+use crate::published::{STAGES, by_text, compositions};
 use crate::table::{Table, optional};
 use tautline::{MessageTimes, Stage};
 
@@ -9,23 +9,12 @@ const WARM_UP: usize = 100;
 /// Samples, as in the report.
 const SAMPLES: usize = 300;
 
-/// The report's columns, by our names of its stages. Our `loop` stage is a part of its second.
-const COLUMNS: [(&str, &str); 7] = [
-    ("nic", "Stage_1->2"),
-    ("read", "Stage_2->3"),
-    ("tls", "Stage_3->4"),
-    ("parse", "Stage_4->5"),
-    ("callback", "Stage_5->6"),
-    ("app", "Total"),
-    ("total", "End-to-End"),
-];
-
 /// Collects the samples of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ByReport {
     skipped: usize,
     /// Microseconds, in the order of the columns.
-    samples: Vec<[Option<f64>; COLUMNS.len()]>,
+    samples: Vec<[Option<f64>; STAGES.len()]>,
 }
 
 impl ByReport {
@@ -49,10 +38,10 @@ impl ByReport {
             return None;
         }
         let mut titles = vec!["<mean, us"];
-        titles.extend(COLUMNS.map(|(name, _)| name));
+        titles.extend(STAGES.map(|(name, _)| name));
         titles.extend(["stddev", "p99"]);
         let mut table = Table::new(&titles);
-        let columns = (0..COLUMNS.len()).map(|at| Column::of(self.samples.iter().filter_map(|sample| sample[at])));
+        let columns = (0..STAGES.len()).map(|at| Column::of(self.samples.iter().filter_map(|sample| sample[at])));
         let columns: Vec<Option<Column>> = columns.collect();
         let total = columns.last().cloned().flatten();
         let cells = columns.iter().map(|column| column.as_ref().map(|column| column.mean));
@@ -61,7 +50,7 @@ impl ByReport {
         for (at, composition) in compositions().iter().enumerate() {
             let figure =
                 |detail: &str, word: &str| by_text("stages", &format!("mode={} detail={detail}", at + 1), Some(word));
-            let cells = COLUMNS.map(|(_, detail)| figure(detail, "mean"));
+            let cells = STAGES.map(|(_, detail)| figure(detail, "mean"));
             let tail = ["stddev", "p99"].map(|word| figure("End-to-End", word));
             table.row([format!("p. {composition}")].into_iter().chain(cells.into_iter().chain(tail).map(optional)));
         }
@@ -102,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_table_has_all_compositions_once_there_are_enough_samples() {
-        let mut report = ByReport { skipped: WARM_UP, samples: vec![[Some(1.0); COLUMNS.len()]; SAMPLES - 1] };
+        let mut report = ByReport { skipped: WARM_UP, samples: vec![[Some(1.0); STAGES.len()]; SAMPLES - 1] };
         assert_eq!(report.table("ours"), None);
         report.samples.push([None, Some(1.0), Some(2.0), Some(3.0), Some(4.0), Some(5.0), Some(301.0)]);
         let table = report.table("ours").unwrap();

@@ -91,19 +91,16 @@ fn composition(text: &str) -> String {
     format!("{loops}, {tls}")
 }
 
-/// Our name of a stage, by the report's. Its stage "Event" holds our loop and read.
-pub(crate) fn stage(detail: &str) -> Option<&'static str> {
-    Some(match detail {
-        "Stage_1->2" => "nic",
-        "Stage_2->3" => "read",
-        "Stage_3->4" => "tls",
-        "Stage_4->5" => "parse",
-        "Stage_5->6" => "callback",
-        "Total" => "app",
-        "End-to-End" => "total",
-        _ => return None,
-    })
-}
+/// Our names of stages, with those of the report. Its stage "Event" holds our loop and read.
+pub(crate) const STAGES: [(&str, &str); 7] = [
+    ("nic", "Stage_1->2"),
+    ("read", "Stage_2->3"),
+    ("tls", "Stage_3->4"),
+    ("parse", "Stage_4->5"),
+    ("callback", "Stage_5->6"),
+    ("app", "Total"),
+    ("total", "End-to-End"),
+];
 
 /// Adds the facts that our cases leave out: TLS runs inline by default.
 pub(crate) fn with_defaults(case: &Case) -> Case {

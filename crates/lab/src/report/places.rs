@@ -157,7 +157,7 @@ fn mode(text: &str) -> Option<&str> {
 fn stages(figure: &Figure) -> Option<Vec<Counterpart>> {
     let mode = mode(figure.text)?;
     let (stage, statistic) = match figure.text.split_once("detail=") {
-        Some((_, detail)) => (published::stage(detail)?, figure.metric),
+        Some((_, detail)) => (published::STAGES.iter().find(|(_, theirs)| *theirs == detail)?.0, figure.metric),
         None => match figure.metric {
             "stage_tls_mean" => ("tls", "mean"),
             "stage_nic_to_app_mean" => ("nic", "mean"),

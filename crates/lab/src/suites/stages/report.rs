@@ -152,16 +152,7 @@ fn details(case: &StageCase) -> String {
 /// The report's figure, if this is one of its compositions. Its stage "Event" holds our loop and read.
 fn published_figure(case: &StageCase, stage: Stage, word: &str) -> Option<f64> {
     let mode = case.composition.mode?;
-    let name = match stage {
-        Stage::Nic => "Stage_1->2",
-        Stage::Read => "Stage_2->3",
-        Stage::Tls => "Stage_3->4",
-        Stage::Parse => "Stage_4->5",
-        Stage::Callback => "Stage_5->6",
-        Stage::App => "Total",
-        Stage::Total => "End-to-End",
-        _ => return None,
-    };
+    let (_, name) = published::STAGES.iter().find(|(ours, _)| *ours == stage.name())?;
     published::by_text("stages", &format!("mode={mode} detail={name}"), Some(word))
 }
 
