@@ -125,17 +125,10 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Crowd { .. }
-            | Self::Feed(..)
-            | Self::Probed(..)
-            | Self::Wire(_)
-            | Self::Deflate(_)
-            | Self::Proxy(_)
-            | Self::Http2(_)
-            | Self::C => Some(ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) | Self::PeerWith(_, peer) | Self::Tokio(peer, _) => Some(peer.tls()),
-            Self::Python(server) => Some(if server.is_ours() { ENGINES[0] } else { "openssl" }),
-            _ => None,
+            Self::Python(server) if !server.is_ours() => Some("openssl"),
+            Self::Tcp(_) | Self::Ws(_) | Self::Peer(..) | Self::Aead(_) => None,
+            _ => Some(ENGINES[0]),
         }
     }
 
