@@ -1,7 +1,7 @@
 use super::key::Key;
 use crate::Error;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,12 +29,9 @@ impl Certificates {
         for &key in keys {
             let leaf = Leaf::new(&["localhost", "127.0.0.1", CLIENTS]).with_key(key.kind());
             let issued = authority.issue(&leaf).map_err(|error| failed(&error))?;
-            let write = |path: &Path, content: &[u8]| {
-                let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                file.write_all(content)
-            };
             let (chain, private) = certificates.paths(key);
-            write(&chain, &issued.chain).and_then(|()| write(&private, &issued.key)).map_err(|error| failed(&error))?;
+            let written = write(&chain, &issued.chain).and_then(|()| write(&private, &issued.key));
+            written.map_err(|error| failed(&error))?;
         }
         Ok(certificates)
     }
@@ -60,16 +57,11 @@ impl Certificates {
 
     /// Writes the secret of ticket keys that several servers share, and returns its file.
     pub(super) fn write_ticket_secret(&self) -> Result<PathBuf, Error> {
-        let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("cannot make a ticket secret: {error}"));
-        let mut secret = [0; 32];
-        File::open("/dev/urandom")
-            .and_then(|mut random| random.read_exact(&mut secret))
-            .map_err(|error| failed(&error))?;
+        let (file, mut secret) = (self.folder.join("tickets"), [0; 32]);
+        let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut secret));
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let file = self.folder.join("tickets");
-        // Readable by this user alone, or the servers warn of it.
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
-        written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| failed(&error))?;
+        let written = read.and_then(|()| write(&file, text.as_bytes()));
+        written.map_err(|error| Error::Failed(format!("cannot make a ticket secret: {error}")))?;
         Ok(file)
     }
 
@@ -77,6 +69,11 @@ impl Certificates {
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
+}
+
+/// Writes a new file that this user alone can read, or servers warn of it.
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
 }
 
 impl Drop for Certificates {
