@@ -105,26 +105,22 @@ fn differences(before: &Results, after: &Results) -> String {
 }
 
 fn listed(title: &str, pairs: &[&Pair<'_>]) -> String {
-    if pairs.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(&["<suite", "<case", "<metric", "cost x", "95 %", "now"]);
-    for pair in pairs.iter().take(LISTED) {
+    let table = Table::of(pairs.iter().take(LISTED).map(|pair| {
         let facts = pair.line.case.facts();
         let words: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
         let Summary { median, interval, .. } = pair.cost.summary;
-        table.row([
-            pair.line.suite.clone(),
-            words.join(" "),
-            pair.line.metric.name().to_owned(),
-            number(median),
-            interval.to_string(),
-            format!("{} {}", number(pair.line.value), pair.line.unit),
-        ]);
-    }
+        [
+            ("<suite", pair.line.suite.clone()),
+            ("<case", words.join(" ")),
+            ("<metric", pair.line.metric.name().to_owned()),
+            ("cost x", number(median)),
+            ("95 %", interval.to_string()),
+            ("now", format!("{} {}", number(pair.line.value), pair.line.unit)),
+        ]
+    }));
     let more = pairs.len().saturating_sub(LISTED);
     let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };
-    format!("\n{title}:\n\n{table}{rest}")
+    table.below(&format!("\n{title}:")) + &rest
 }
 
 /// Medians over all figures of a metric, whose noise is less than that of one figure.

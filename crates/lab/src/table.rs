@@ -59,6 +59,12 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// The table below `text`; without rows, neither.
+    #[must_use]
+    pub fn below(&self, text: &str) -> String {
+        if self.is_empty() { String::new() } else { format!("{text}\n\n{self}") }
+    }
+
     /// Widths of the columns, reduced until the table fits: the widest column of text first, numbers last.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.columns.len())

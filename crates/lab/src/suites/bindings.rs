@@ -247,10 +247,7 @@ fn memory_table(rows: &[Row<Task>]) -> String {
             ("16 KiB us", us(large)),
         ]
     }));
-    if table.is_empty() {
-        return String::new();
-    }
-    format!("\nRecords in memory: wrap and unwrap of a message, direct buffers.\n\n{table}")
+    table.below("\nRecords in memory: wrap and unwrap of a message, direct buffers.")
 }
 
 fn duplex_table(rows: &[Row<Task>]) -> String {
@@ -271,12 +268,9 @@ fn duplex_table(rows: &[Row<Task>]) -> String {
             ("MB/CPU s", optional(row.median(Metric::TransferPerCpu))),
         ]
     }));
-    if table.is_empty() {
-        return String::new();
-    }
-    format!(
+    table.below(
         "\nDuplex: one connection over loopback, both ends in one process write 32 KiB at a time and read.\n\
-         MB/CPU s: of both ends. Published: .NET's SslStream with memory BIOs, and with direct reads.\n\n{table}"
+         MB/CPU s: of both ends. Published: .NET's SslStream with memory BIOs, and with direct reads.",
     )
 }
 
@@ -297,17 +291,14 @@ fn request_table(rows: &[Row<Task>]) -> String {
             ("again us", of(Work::Resumed, Metric::CpuPerHandshake)),
         ]
     }));
-    if table.is_empty() {
-        return String::new();
-    }
     let gets = ["HTTP/1.1 keep-alive c=32 strategy=memory-bio", "connection-close strategy=memory-bio"]
         .map(|case| optional(published::by_text("windows", &format!("HTTPS GET 16KiB {case}"), None)));
-    format!(
+    table.below(&format!(
         "\nHTTPS GET of 16 KiB, kept alive and closed; frames of 100 B and 64 KiB by turns (mixed); full\n\
          handshakes, and those of contexts that connected before (again). us: CPU of both ends.\n\
-         Published, .NET on 56 cores: kept {} 1/s, close {} 1/s.\n\n{table}",
+         Published, .NET on 56 cores: kept {} 1/s, close {} 1/s.",
         gets[0], gets[1]
-    )
+    ))
 }
 
 /// Targets of the servers: messages per CPU second, ours over theirs, and the CPU time in C over that in Rust.

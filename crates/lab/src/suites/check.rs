@@ -44,9 +44,7 @@ pub(super) fn report(outcome: &mut Outcome, checks: impl IntoIterator<Item = Che
             (line.target, line.name) = (Some(check.target), Some(check.name));
         }
     }
-    if !table.is_empty() {
-        outcome.text += &format!("\nTargets; uncertain where the 95 % interval lies on both sides:\n\n{table}");
-    }
+    outcome.text += &table.below("\nTargets; uncertain where the 95 % interval lies on both sides:");
 }
 
 #[cfg(test)]

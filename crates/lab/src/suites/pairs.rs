@@ -100,9 +100,6 @@ fn together(sinks: Vec<Sink>, cpus: &[usize]) -> Result<Metrics, Error> {
 }
 
 pub(super) fn table(rows: &[Row<Pairs>]) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
     let table = Table::of(rows.as_chunks().0.iter().map(|[one, two]| {
         [
             ("<engine", one.subject.0.engine.to_owned()),
@@ -114,11 +111,11 @@ pub(super) fn table(rows: &[Row<Pairs>]) -> String {
             ("us two", optional(two.median(Metric::ServerCpuPerMsg))),
         ]
     }));
-    format!(
+    table.below(&format!(
         "\nIn pairs: a thread of the server and its load on one CPU, then two such pairs on two CPUs; {EACH}\n\
-         connections each, answers of {}. us: CPU of the server for each answer.\n\n{table}",
+         connections each, answers of {}. us: CPU of the server for each answer.",
         bytes(SIZE as u64)
-    )
+    ))
 }
 
 pub(super) fn checks(rows: &[Row<Pairs>]) -> Vec<Check> {

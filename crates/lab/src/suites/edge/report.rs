@@ -118,14 +118,11 @@ fn changes(rows: &[EdgeRow]) -> String {
             ("left", left2),
         ]
     }));
-    if table.is_empty() {
-        return String::new();
-    }
-    format!(
+    table.below(&format!(
         "\nReloads, and new processes of the program at the same path, under {RATE} messages a second on\n\
          {CONNECTIONS} connections. cut: connections that ended. p99, max: us, of all messages meanwhile.\n\
-         left: processes afterwards, while the connections are open.\n\n{table}"
-    )
+         left: processes afterwards, while the connections are open."
+    ))
 }
 
 fn is_changed(rows: &[EdgeRow], who: Who) -> bool {
