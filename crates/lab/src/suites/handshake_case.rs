@@ -100,40 +100,29 @@ pub(super) fn measure(
 /// Adds lines and the table.
 pub(super) fn report(outcome: &mut Outcome, rows: &[Row<HandshakeCase>]) {
     let cpu = Metric::ServerCpuPerHandshake;
-    let mut table = Table::new(&[
-        "<key",
-        "<handshake",
-        "1/s",
-        "p50 us",
-        "server us",
-        "± %",
-        "both sides us",
-        "published us",
-        "x published",
-    ]);
     for row in rows {
         let (published, full) = (row.subject.published(), row.subject.full);
         outcome.add_row_beside(row, |metric| published.filter(|_| metric == Metric::CpuPerHandshake));
-        let (key, handshake) = row.subject.names();
-        if row.runs(cpu).is_empty() {
-            continue;
-        }
         if full > 0 {
+            let (key, handshake) = row.subject.names();
             outcome.warnings.push(format!("{key} {handshake}: {full} of the handshakes were full"));
         }
-        let both = row.median(Metric::CpuPerHandshake);
-        table.row([
-            key.to_owned(),
-            handshake.to_owned(),
-            optional(row.median(Metric::Handshakes)),
-            optional(row.median(Metric::LatencyP50)),
-            optional(row.median(cpu)),
-            optional(row.spread_percent(cpu)),
-            optional(both),
-            optional(published),
-            optional(both.zip(published).map(|(ours, theirs)| ours / theirs)),
-        ]);
     }
+    let table = Table::of(rows.iter().filter(|row| !row.runs(cpu).is_empty()).map(|row| {
+        let (key, handshake) = row.subject.names();
+        let (both, published) = (row.median(Metric::CpuPerHandshake), row.subject.published());
+        [
+            ("<key", key.to_owned()),
+            ("<handshake", handshake.to_owned()),
+            ("1/s", optional(row.median(Metric::Handshakes))),
+            ("p50 us", optional(row.median(Metric::LatencyP50))),
+            ("server us", optional(row.median(cpu))),
+            ("± %", optional(row.spread_percent(cpu))),
+            ("both sides us", optional(both)),
+            ("published us", optional(published)),
+            ("x published", optional(both.zip(published).map(|(ours, theirs)| ours / theirs))),
+        ]
+    }));
     outcome.warn_if_noisy(rows, |_| cpu);
     outcome.text += &format!(
         "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}, {}.\n\

@@ -57,24 +57,22 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
 }
 
 fn report(outcome: &mut Outcome, rows: &[Row<IdleCase>]) {
-    let mut table =
-        Table::new(&["conns", "<", "<driver", "RSS B/connection", "least", "most", "after an echo", "opened 1/s"]);
-    for row in rows {
+    let table = Table::of(rows.iter().map(|row| {
         let IdleCase { kind, connections, echoed, opening } = &row.subject;
         outcome.add_row(row);
         outcome.add(&row.subject.case().setup("one echo on each"), Metric::RssPerConnection, echoed);
         let memory = row.summary(Metric::RssPerConnection);
-        table.row([
-            number(*connections as f64),
-            kind.name(),
-            kind.driver_name().to_owned(),
-            optional(memory.map(|summary| summary.median)),
-            optional(memory.map(|summary| summary.min)),
-            optional(memory.map(|summary| summary.max)),
-            optional(median(echoed)),
-            optional(median(opening)),
-        ]);
-    }
+        [
+            ("conns", number(*connections as f64)),
+            ("<", kind.name()),
+            ("<driver", kind.driver_name().to_owned()),
+            ("RSS B/connection", optional(memory.map(|summary| summary.median))),
+            ("least", optional(memory.map(|summary| summary.min))),
+            ("most", optional(memory.map(|summary| summary.max))),
+            ("after an echo", optional(median(echoed))),
+            ("opened 1/s", optional(median(opening))),
+        ]
+    }));
     outcome.text = format!(
         "Idle: what open connections add to the server's resident memory, and after one echo of 64 B on each.\n\
          The kernel's sockets are not in it.\n\n{table}"

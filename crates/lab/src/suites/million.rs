@@ -179,18 +179,7 @@ const fn echoes(effort: Effort, is_last: bool) -> (f64, Span) {
 }
 
 fn report(outcome: &mut Outcome, case: &Case, figures: &Figures) {
-    let mut table = Table::new(&[
-        "conns",
-        "opened 1/s",
-        "server B",
-        "load B",
-        "kernel B",
-        "server RSS",
-        "echo p50",
-        "p99",
-        "p99.9 us",
-    ]);
-    for step in &figures.steps {
+    let table = Table::of(figures.steps.iter().map(|step| {
         let case = case.clone().connections(step.connections);
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| step.echoes.quantile_us(quantile));
         for (metric, value) in [
@@ -204,10 +193,18 @@ fn report(outcome: &mut Outcome, case: &Case, figures: &Figures) {
         ] {
             outcome.add(&case, metric, &[value]);
         }
-        let cells = [step.connections as f64, step.handshakes, step.server, step.load, step.kernel].map(number);
-        let latencies = [p50, p99, p999].map(number);
-        table.row(cells.into_iter().chain([bytes(step.resident)]).chain(latencies));
-    }
+        [
+            ("conns", number(step.connections as f64)),
+            ("opened 1/s", number(step.handshakes)),
+            ("server B", number(step.server)),
+            ("load B", number(step.load)),
+            ("kernel B", number(step.kernel)),
+            ("server RSS", bytes(step.resident)),
+            ("echo p50", number(p50)),
+            ("p99", number(p99)),
+            ("p99.9 us", number(p999)),
+        ]
+    }));
     let Some((first, last)) = figures.steps.first().zip(figures.steps.last()) else { return };
     let case = case.clone().connections(last.connections);
     let all = [0.5, 1.0].map(|quantile| figures.broadcast.quantile_us(quantile));

@@ -196,19 +196,8 @@ fn base(rows: &[Row<Task>], work: Work) -> Option<&Row<Task>> {
 }
 
 fn memory_table(rows: &[Row<Task>]) -> String {
-    let mut table = Table::new(&[
-        "<size",
-        "<tls",
-        "<strategy",
-        "seal ns",
-        "± %",
-        "MB/s",
-        "x mem",
-        "open ns",
-        "± %",
-        "MB/s",
-        "x mem",
-    ]);
+    const TITLES: &str = "<size|<tls|<strategy|seal ns|± %|MB/s|x mem|open ns|± %|MB/s|x mem";
+    let mut table = Table::new(&TITLES.split('|').collect::<Vec<_>>());
     for row in rows {
         let Task { variant, work: Work::Memory(size, Direction::Seal), .. } = row.subject else { continue };
         let opens = find(rows, variant.tls, variant.strategy, Work::Memory(size, Direction::Open));
@@ -219,12 +208,8 @@ fn memory_table(rows: &[Row<Task>]) -> String {
             let us = row.median(Metric::CpuPerMsg);
             // The ratio of rates is the inverse of that of times.
             let over = base(rows, row.subject.work).and_then(|base| base.times(row, Metric::CpuPerMsg));
-            cells.extend([
-                optional(us.map(|us| us * 1e3)),
-                optional(row.spread_percent(Metric::CpuPerMsg)),
-                optional(us.map(|us| size as f64 / us)),
-                optional(over),
-            ]);
+            let (time, rate) = (us.map(|us| us * 1e3), us.map(|us| size as f64 / us));
+            cells.extend([time, row.spread_percent(Metric::CpuPerMsg), rate, over].map(optional));
         }
         table.row(cells);
     }
@@ -266,19 +251,18 @@ fn duplex_table(rows: &[Row<Task>]) -> String {
 }
 
 fn frames_table(rows: &[Row<Task>]) -> String {
-    let mut table = Table::new(&["<tls", "<strategy", "us/frame", "± %", "MB/s", "frames"]);
-    for row in rows.iter().filter(|row| row.subject.work == Work::Frames) {
+    let table = Table::of(rows.iter().filter(|row| row.subject.work == Work::Frames).map(|row| {
         let us = row.median(Metric::CpuPerMsg);
         let [tls, strategy] = row.subject.names();
-        table.row([
-            tls,
-            strategy,
-            optional(us),
-            optional(row.spread_percent(Metric::CpuPerMsg)),
-            optional(us.map(|us| (9 + LARGE) as f64 / us)),
-            number(row.subject.count as f64),
-        ]);
-    }
+        [
+            ("<tls", tls),
+            ("<strategy", strategy),
+            ("us/frame", optional(us)),
+            ("± %", optional(row.spread_percent(Metric::CpuPerMsg))),
+            ("MB/s", optional(us.map(|us| (9 + LARGE) as f64 / us))),
+            ("frames", number(row.subject.count as f64)),
+        ]
+    }));
     format!(
         "\nMultiplexed: 100 streams on one connection in memory, 9 bytes of header read before each 16 KiB,\n\
          records that begin and end anywhere, ciphertext in pieces of any length. A read of less than a\n\

@@ -144,28 +144,25 @@ fn report(outcome: &mut Outcome, rows: &[Row<Link>]) {
 }
 
 fn table(rows: &[Row<Link>]) -> String {
-    let mut table =
-        Table::new(&["<server", "<client", "conns", "msg/s", "p50 us", "p99 us", "us/msg", "x kernel's us", "x p50"]);
-    for pair in rows.as_chunks::<2>().0 {
-        for row in pair {
-            let link = row.subject;
-            let over = |is_wanted: bool| {
-                let times = row.times(&pair[0], link.judged());
-                optional(times.filter(|_| is_wanted && link.server == Stack::Xdp))
-            };
-            table.row([
-                link.driver(link.server).to_owned(),
-                link.driver(link.client).to_owned(),
-                number(link.connections() as f64),
-                optional(row.median(Metric::Throughput)),
-                optional(row.median(Metric::LatencyP50)),
-                optional(row.median(Metric::LatencyP99)),
-                optional(row.median(Metric::ServerCpuPerMsg)),
-                over(!link.spins),
-                over(link.spins),
-            ]);
-        }
-    }
+    let pairs = rows.as_chunks::<2>().0.iter();
+    let table = Table::of(pairs.flat_map(|pair| pair.iter().map(move |row| (&pair[0], row))).map(|(kernel, row)| {
+        let link = row.subject;
+        let over = |is_wanted: bool| {
+            let times = row.times(kernel, link.judged());
+            optional(times.filter(|_| is_wanted && link.server == Stack::Xdp))
+        };
+        [
+            ("<server", link.driver(link.server).to_owned()),
+            ("<client", link.driver(link.client).to_owned()),
+            ("conns", number(link.connections() as f64)),
+            ("msg/s", optional(row.median(Metric::Throughput))),
+            ("p50 us", optional(row.median(Metric::LatencyP50))),
+            ("p99 us", optional(row.median(Metric::LatencyP99))),
+            ("us/msg", optional(row.median(Metric::ServerCpuPerMsg))),
+            ("x kernel's us", over(!link.spins)),
+            ("x p50", over(link.spins)),
+        ]
+    }));
     format!(
         "Wire: wss echo of {SIZE} B over a pair of virtual interfaces between two network namespaces, by a\n\
          server over AF_XDP and by one over the kernel's TCP. {BUSY} connections with ends that sleep, and\n\

@@ -99,26 +99,24 @@ fn wrap(text: &str) -> String {
 
 /// One row of means for each composition, beside the report's.
 fn overview(cases: &[&StageCase]) -> Table {
-    let titles = ["<mean, us", "<", "nic", "read", "tls", "4 to 6", "total", "p99", "tls %", "p.tls", "p.total"];
-    let mut table = Table::new(&titles);
-    for case in cases {
+    Table::of(cases.iter().map(|case| {
         let mean = |stage| median(case, stage, |spread| spread.mean);
+        let tail = mean(Stage::Parse).zip(mean(Stage::Callback)).map(|(parse, callback)| parse + callback);
         let star = if case.rounds.iter().all(StageTimes::has_arrivals) { "" } else { "*" };
-        table.row([
-            case.short_name(),
-            if case.place == Place::Loopback { "lo" } else { "veth" }.to_owned(),
-            optional(mean(Stage::Nic)),
-            optional(mean(Stage::Read)),
-            optional(mean(Stage::Tls)),
-            optional(mean(Stage::Parse).zip(mean(Stage::Callback)).map(|(parse, callback)| parse + callback)),
-            optional(mean(Stage::Total)) + star,
-            optional(median(case, Stage::Total, |spread| spread.p99)),
-            optional(stats::median(&case.runs(|round| round.tls_share * 1e2))),
-            optional(published_figure(case, Stage::Tls, "mean")),
-            optional(published_figure(case, Stage::Total, "mean")),
-        ]);
-    }
-    table
+        [
+            ("<mean, us", case.short_name()),
+            ("<", if case.place == Place::Loopback { "lo" } else { "veth" }.to_owned()),
+            ("nic", optional(mean(Stage::Nic))),
+            ("read", optional(mean(Stage::Read))),
+            ("tls", optional(mean(Stage::Tls))),
+            ("4 to 6", optional(tail)),
+            ("total", optional(mean(Stage::Total)) + star),
+            ("p99", optional(median(case, Stage::Total, |spread| spread.p99))),
+            ("tls %", optional(stats::median(&case.runs(|round| round.tls_share * 1e2)))),
+            ("p.tls", optional(published_figure(case, Stage::Tls, "mean"))),
+            ("p.total", optional(published_figure(case, Stage::Total, "mean"))),
+        ]
+    }))
 }
 
 /// Median over the rounds of a statistic of a stage; `None` if the stage was not timed.
