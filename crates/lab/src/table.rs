@@ -92,22 +92,14 @@ impl fmt::Display for Table {
         let header: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
         for row in [&header, &rule].into_iter().chain(&self.rows) {
-            let mut line = String::with_capacity(WIDTH);
-            for (i, cell) in row.iter().enumerate() {
-                let cell = cut(cell, widths[i]);
-                let padding = widths[i] - cell.chars().count();
-                if i > 0 {
-                    line.push_str(&" ".repeat(GAP));
+            let cells = row.iter().zip(&self.columns).zip(&widths).map(|((cell, (_, align)), &width)| {
+                let cell = cut(cell, width);
+                match align {
+                    Align::Left => format!("{cell:<width$}"),
+                    Align::Right => format!("{cell:>width$}"),
                 }
-                if self.columns[i].1 == Align::Right {
-                    line.push_str(&" ".repeat(padding));
-                }
-                line.push_str(&cell);
-                if self.columns[i].1 == Align::Left {
-                    line.push_str(&" ".repeat(padding));
-                }
-            }
-            writeln!(f, "{}", line.trim_end())?;
+            });
+            writeln!(f, "{}", cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end())?;
         }
         Ok(())
     }
@@ -162,12 +154,8 @@ pub fn optional(value: Option<f64>) -> String {
 pub fn bytes(count: u64) -> String {
     for (unit, size) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if count >= size {
-            let value = count as f64 / size as f64;
-            return if count.is_multiple_of(size) {
-                format!("{value:.0} {unit}")
-            } else {
-                format!("{value:.1} {unit}")
-            };
+            let decimals = usize::from(!count.is_multiple_of(size));
+            return format!("{:.decimals$} {unit}", count as f64 / size as f64);
         }
     }
     format!("{count} B")
