@@ -82,17 +82,12 @@ fn introduction(cases: &[&StageCase], floor: &Floor, messages: u64) -> String {
 
 /// Breaks text into lines of the width of a table.
 fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push(word.to_owned());
-            continue;
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
         }
-        if !lines[last].is_empty() {
-            lines[last].push(' ');
-        }
-        lines[last].push_str(word);
     }
     lines.join("\n")
 }
