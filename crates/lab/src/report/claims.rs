@@ -321,17 +321,16 @@ fn measured(over: &[(usize, &Place<'_>)], under: &[(usize, &Place<'_>)]) -> Opti
     let all = || over.iter().chain(&under);
     let rounds = over.first()?.runs.len();
     let rounds = if all().all(|line| line.runs.len() == rounds) { rounds } else { 0 };
-    let in_round = |round: usize| {
-        let product = |lines: &[&Line]| lines.iter().map(|line| line.runs[round]).product::<f64>();
+    let ratio = |value: &dyn Fn(&Line) -> f64| {
+        let product = |lines: &[&Line]| lines.iter().map(|line| value(line)).product::<f64>();
         product(&over) / product(&under)
     };
-    let ratios: Vec<f64> = (0..rounds).map(in_round).collect();
+    let ratios: Vec<f64> = (0..rounds).map(|round| ratio(&|line| line.runs[round])).collect();
     let summary = Summary::of(&ratios).filter(|summary| summary.count > 2 && summary.median.is_finite());
     if let Some(summary) = summary {
         return Some([summary.median, summary.interval.low, summary.interval.high]);
     }
-    let product = |lines: &[&Line]| lines.iter().map(|line| line.value).product::<f64>();
-    let ratio = product(&over) / product(&under);
+    let ratio = ratio(&|line| line.value);
     // Without an interval, a twentieth each way stands for one.
     ratio.is_finite().then_some([ratio, ratio / 1.05, ratio * 1.05])
 }
