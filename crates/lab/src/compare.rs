@@ -25,19 +25,8 @@ struct Pair<'a> {
     line: &'a Line,
     /// Cost in the second run over that in the first: above 1 is worse.
     cost: Ratio,
-    /// Whether the ranges of both runs do not touch.
+    /// Whether there are enough rounds, and the ranges of both runs do not touch.
     is_apart: bool,
-}
-
-impl Pair<'_> {
-    /// Whether the cost surely grew by more than `tolerance`, a share.
-    fn is_worse(&self, tolerance: f64) -> bool {
-        self.cost.summary.count > 2 && self.is_apart && self.cost.summary.interval.low > 1.0 + tolerance
-    }
-
-    fn is_better(&self, tolerance: f64) -> bool {
-        self.cost.summary.count > 2 && self.is_apart && self.cost.summary.interval.high < 1.0 / (1.0 + tolerance)
-    }
 }
 
 /// Compares figures of the same suite, case and metric, round by round.
@@ -51,8 +40,10 @@ pub fn compare(before: &Results, after: &Results, tolerance: f64) -> Comparison 
     let all = figures(after).count();
     let mut pairs: Vec<Pair<'_>> = figures(after).filter_map(|line| pair(known.get(&key(line))?, line)).collect();
     pairs.sort_by(|a, b| b.cost.summary.median.total_cmp(&a.cost.summary.median));
-    let worse: Vec<_> = pairs.iter().filter(|pair| pair.is_worse(tolerance)).collect();
-    let better: Vec<_> = pairs.iter().rev().filter(|pair| pair.is_better(tolerance)).collect();
+    let most = 1.0 + tolerance;
+    let apart = || pairs.iter().filter(|pair| pair.is_apart);
+    let worse: Vec<_> = apart().filter(|pair| pair.cost.summary.interval.low > most).collect();
+    let better: Vec<_> = apart().rev().filter(|pair| pair.cost.summary.interval.high < 1.0 / most).collect();
     let mut text = differences(before, after);
     let _ = writeln!(
         text,
@@ -85,7 +76,8 @@ fn pair<'a>(before: &Line, after: &'a Line) -> Option<Pair<'a>> {
     let cost = Ratio::paired(over, under)?;
     let [first, second] = [&before.runs, &after.runs].map(|runs| Summary::of(runs));
     let (first, second) = (first?, second?);
-    Some(Pair { line: after, cost, is_apart: first.max < second.min || second.max < first.min })
+    let is_apart = cost.summary.count > 2 && (first.max < second.min || second.max < first.min);
+    Some(Pair { line: after, cost, is_apart })
 }
 
 /// Facts in which the machines differ.
