@@ -4,7 +4,7 @@ use crate::loops::App;
 use std::io;
 use std::time::Duration;
 use tautline::layers::engine::probe::Probe;
-use tautline::{Cause, ClientConfig, Config, ConnectError, DriverConfig, EngineChoice as _, Target, Then, TlsEngine};
+use tautline::{Cause, ClientConfig, Config, ConnectError, DriverConfig, Target, TlsEngine};
 use tautline_measure::turned::{MakeLoop, Turned};
 
 /// Time without any progress after which a run has failed.
@@ -44,13 +44,8 @@ impl Server {
     }
 
     /// The TLS engine for the scheme of the target.
-    fn engine(&self) -> TlsEngine {
+    pub(super) fn engine(&self) -> TlsEngine {
         if self.target.is_secure() { self.engine } else { TlsEngine::Plain }
-    }
-
-    /// Continues with the TLS engine for the scheme of the target.
-    pub(super) fn with_engine<T: Then>(&self, then: T) -> T::Output {
-        self.engine().choose(then)
     }
 
     /// A loop for connections to the server. Its targets are [those of a loop](Self::target_of_loop).

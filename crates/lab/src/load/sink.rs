@@ -10,7 +10,7 @@ use tautline::layers::buf::{Buf, Pool};
 use tautline::layers::tls::{Content, Engine, Handshake, Session};
 use tautline::layers::ws::handshake::{Opening, Options, parse_uri};
 use tautline::layers::ws::{Decoder, Encoder, Event, Role};
-use tautline::{EngineKind, Kind, Then};
+use tautline::{EngineChoice as _, EngineKind, Kind, Then};
 use tautline_measure::poll::Poll;
 
 /// Bytes discarded at a time.
@@ -48,7 +48,7 @@ impl Sink {
         if self.connections == 0 || self.size == 0 || self.addresses.is_empty() {
             return Err(Error::Usage("connections, size and addresses must be at least 1".into()));
         }
-        self.server.with_engine(Run(self))
+        self.server.engine().choose(Run(self))
     }
 }
 
