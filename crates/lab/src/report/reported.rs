@@ -259,9 +259,12 @@ fn stage_curves(results: &Results) -> Chart {
 /// The share of TLS in the time after arrival.
 fn tls_share(results: &Results) -> Chart {
     let share = |mode: usize| {
-        let text = |detail: &str| format!("mode={mode} detail={detail}");
-        pair_of(results, "stages", "mean", &text("Stage_3->4"), &text("Total"))
-            .map(|value| value.map(|value| Value::from(value.median * 100.0)))
+        let [tls, total] = ["Stage_3->4", "Total"].map(|detail| format!("mode={mode} detail={detail}"));
+        let [published, _] = pair(results, "stages", "mean", &tls, &total);
+        let measured = beside(results, "stages", &tls, "mean").zip(beside(results, "stages", &total, "mean"));
+        // Stages are parts of a whole by their medians, not round by round.
+        let shares = [published.map(|share| share.median), measured.map(|(tls, total)| tls.value / total.value)];
+        shares.map(|share| share.map(|share| Value::from(share * 100.0)))
     };
     let rows = (1..=published::compositions().len())
         .map(|mode| row(format!("{mode} {}", published::compositions()[mode - 1]), share(mode)));
@@ -271,13 +274,6 @@ fn tls_share(results: &Results) -> Chart {
         "%",
         bars(rows.collect(), 100.0),
     )
-}
-
-/// As [`pair`], but the measured ratio of two stages is that of their medians.
-fn pair_of(results: &Results, suite: &str, metric: &str, over: &str, under: &str) -> [Option<Value>; 2] {
-    let [published, _] = pair(results, suite, metric, over, under);
-    let lines = beside(results, suite, over, metric).zip(beside(results, suite, under, metric));
-    [published, lines.map(|(over, under)| Value::from(over.value / under.value))]
 }
 
 fn handshakes(places: &[Place<'_>]) -> Vec<Chart> {
