@@ -89,16 +89,25 @@ fn quotient(
 
 /// All claims, judged by the places of a run.
 pub(crate) fn claims(places: &[Place<'_>]) -> Vec<Claim> {
-    let judge = |(title, suite, expected, quotients): Definition| {
+    let judge = |suite, (title, expected, quotients): Definition| {
         let comparisons: Vec<_> =
             quotients.iter().filter_map(|quotient| compare(places, suite, expected, quotient)).collect();
         let (verdict, because) = conclude(&comparisons);
         Claim { title, suite, verdict, because, comparisons }
     };
-    [offload(), scaling(), stages(), handshakes(), windows()].into_iter().flatten().map(judge).collect()
+    let suites = [
+        ("offload", offload()),
+        ("scaling", scaling()),
+        ("stages", stages()),
+        ("handshake", handshakes()),
+        ("windows", windows()),
+    ];
+    let all = suites.into_iter();
+    all.flat_map(|(suite, claims)| claims.into_iter().map(move |claim| judge(suite, claim))).collect()
 }
 
-type Definition = (&'static str, &'static str, Expected, Vec<Quotient>);
+/// Title, the ratio that supports it, and the ratios.
+type Definition = (&'static str, Expected, Vec<Quotient>);
 
 fn offload() -> Vec<Definition> {
     let of = |case: &str, execution: &str| format!("wss echo {case} execution={execution}");
@@ -116,14 +125,9 @@ fn offload() -> Vec<Definition> {
         under: vec![sized(64, "inline"), sized(4096, "offload-always")],
     };
     vec![
-        (
-            "All TLS on a thread pool loses 67 to 70 % of the messages per second",
-            "offload",
-            Expected::Alike,
-            each("throughput"),
-        ),
-        ("All TLS on a thread pool makes latency 3 times as long", "offload", Expected::Alike, each("latency_mean")),
-        ("The loss is a cost of each message: it shrinks as they grow", "offload", Expected::SameSide, vec![shrinks]),
+        ("All TLS on a thread pool loses 67 to 70 % of the messages per second", Expected::Alike, each("throughput")),
+        ("All TLS on a thread pool makes latency 3 times as long", Expected::Alike, each("latency_mean")),
+        ("The loss is a cost of each message: it shrinks as they grow", Expected::SameSide, vec![shrinks]),
     ]
 }
 
@@ -147,22 +151,11 @@ fn scaling() -> Vec<Definition> {
     vec![
         (
             "Threads that share a loop collapse with OpenSSL: four do less than half of one",
-            "scaling",
             Expected::Alike,
             shared("OpenSSL", [4, 8]),
         ),
-        (
-            "With BoringSSL, whose errors take no lock, they gain instead",
-            "scaling",
-            Expected::Alike,
-            shared("BoringSSL", [4, 8]),
-        ),
-        (
-            "A loop per core overtakes the shared loop from four threads on",
-            "scaling",
-            Expected::SameSide,
-            models.into(),
-        ),
+        ("With BoringSSL, whose errors take no lock, they gain instead", Expected::Alike, shared("BoringSSL", [4, 8])),
+        ("A loop per core overtakes the shared loop from four threads on", Expected::SameSide, models.into()),
     ]
 }
 
@@ -185,37 +178,28 @@ fn stages() -> Vec<Definition> {
         under: vec![(text(mode, "Total"), "mean")],
     });
     vec![
-        ("The eleven compositions come in one order, from 25 to 67 us", "stages", Expected::SameSide, order.collect()),
+        ("The eleven compositions come in one order, from 25 to 67 us", Expected::SameSide, order.collect()),
         (
             "A TCP stack beside the kernel takes 27 to 63 % off the way of a message",
-            "stages",
             Expected::Alike,
             [[1, 10], [2, 11], [3, 9]].map(|modes| pair("End-to-End", modes)).into(),
         ),
         (
             "WolfSSL opens records 22 % faster than LibreSSL, and 39 % faster than OpenSSL",
-            "stages",
             Expected::Alike,
             [[1, 2], [1, 3]].map(|modes| pair("Stage_3->4", modes)).into(),
         ),
         (
             "Event loops over the kernel's sockets differ little for one connection",
-            "stages",
             Expected::Equal,
             [[7, 9], [8, 9]].map(|modes| pair("End-to-End", modes)).into(),
         ),
         (
             "Kernel TLS shortens the time from the wait to the handler",
-            "stages",
             Expected::Alike,
             [[4, 9], [5, 8]].map(|modes| pair("Total", modes)).into(),
         ),
-        (
-            "TLS takes 88 to 95 % of the time from the wait to the handler",
-            "stages",
-            Expected::AtLeast(0.8),
-            share.collect(),
-        ),
+        ("TLS takes 88 to 95 % of the time from the wait to the handler", Expected::AtLeast(0.8), share.collect()),
     ]
 }
 
@@ -227,7 +211,6 @@ fn handshakes() -> Vec<Definition> {
         |label: &str, curves: &str| quotient(label, "time", text(curves, "yes", "no"), text(curves, "no", "yes"));
     vec![(
         "Resumption makes a connection with RSA-2048 take 42 times less CPU",
-        "handshake",
         Expected::Alike,
         vec![gain("full over resumed", ""), gain("full over resumed, curves set", "curves ")],
     )]
@@ -254,7 +237,6 @@ fn windows() -> Vec<Definition> {
     vec![
         (
             "Windows in place of memory BIOs move 20 to 33 % more bytes",
-            "windows",
             Expected::Alike,
             vec![
                 gain("read, window BIO", "read", "window-bio"),
@@ -265,15 +247,9 @@ fn windows() -> Vec<Definition> {
                 revised("write, final revision", "write"),
             ],
         ),
-        (
-            "Output that misses the window costs 8 to 20 %",
-            "windows",
-            Expected::Alike,
-            ["read", "write"].map(spill).into(),
-        ),
+        ("Output that misses the window costs 8 to 20 %", Expected::Alike, ["read", "write"].map(spill).into()),
         (
             "Handshakes take as long with windows as without",
-            "windows",
             Expected::Equal,
             ["window-bio", direct]
                 .map(|strategy| quotient(strategy, "latency_mean", handshake(strategy), handshake("memory-bio")))
@@ -281,7 +257,6 @@ fn windows() -> Vec<Definition> {
         ),
         (
             "Requests over HTTPS gain little",
-            "windows",
             Expected::Equal,
             vec![quotient("HTTP/1.1", "rate", get("window-bio+direct-decrypt gate>=16384"), get("memory-bio"))],
         ),
