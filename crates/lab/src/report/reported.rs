@@ -278,34 +278,23 @@ fn tls_share(results: &Results) -> Chart {
 
 fn handshakes(places: &[Place<'_>]) -> Vec<Chart> {
     let mut rows = Vec::new();
-    let mut full = [None; 2];
-    let mut resumed = [None; 2];
     for place in places.iter().filter(|place| place.figure.suite == "handshake" && place.figure.metric == "time") {
         let text = place.figure.text;
         let measured = if let Found::Beside(line) = place.found { Some(Value::from(line.value)) } else { None };
         let values = [Some(Value::from(place.figure.comparable())), measured];
         let curves = if text.contains("curves") { ", curves set" } else { "" };
-        let mut name = if text.contains("full=yes") {
-            "full".to_owned()
+        let name = if text.contains("full=yes") {
+            "full"
         } else if text.contains("tickets=yes") {
-            "resumed".to_owned()
+            "resumed"
         } else {
-            "no TLS".to_owned()
+            "no TLS"
         };
-        if curves.is_empty() {
-            match name.as_str() {
-                "full" => full = values,
-                "resumed" => resumed = values,
-                _ => {}
-            }
-        }
-        name.push_str(curves);
-        rows.push(row(name, values));
+        rows.push(row(format!("{name}{curves}"), values));
     }
-    let ratios: Vec<Option<Value>> = (full.iter().zip(resumed))
-        .map(|(full, resumed)| Some(Value::from(full.as_ref()?.median / resumed?.median)))
-        .collect();
-    let gain = BarRow { label: "full over resumed".to_owned(), values: ratios, look: None, target: None };
+    let median = |label: &str, series: usize| Some(rows.iter().rfind(|row| row.label == label)?.values[series]?.median);
+    let gain = [0, 1].map(|series| Some(Value::from(median("full", series)? / median("resumed", series)?)));
+    let gain = row("full over resumed", gain);
     vec![
         Chart::of(
             "CPU time of a connection, RSA-2048",
@@ -323,39 +312,30 @@ fn handshakes(places: &[Place<'_>]) -> Vec<Chart> {
 }
 
 fn windows(results: &Results) -> Vec<Chart> {
-    let duplex = |direction: &str, strategy: &str| {
-        let text = |strategy: &str| format!("duplex 32KiB buffers TLS1.3 1 connection {direction} strategy={strategy}");
-        pair(results, "windows", "transfer", &text(strategy), &text("memory-bio"))
+    let direct = "strategy=window-bio+direct-decrypt";
+    let of_direction = |direction: &str| {
+        let duplex = format!("duplex 32KiB buffers TLS1.3 1 connection {direction}");
+        let ways = [
+            ("window BIO", format!("{duplex} strategy=window-bio")),
+            ("direct", format!("{duplex} {direct}")),
+            ("final revision", format!("duplex final revision {direction} {direct} gate>=16384")),
+            ("all spilled", format!("forced spill 100% {direction}")),
+        ];
+        let base = format!("{duplex} strategy=memory-bio");
+        let values = |text: &str| pair(results, "windows", "transfer", text, &base);
+        ways.map(|(name, text)| row(format!("{direction}, {name}"), values(&text)))
     };
-    let revised = |direction: &str| {
-        let text = format!("duplex final revision {direction} strategy=window-bio+direct-decrypt gate>=16384");
-        let base = format!("duplex 32KiB buffers TLS1.3 1 connection {direction} strategy=memory-bio");
-        pair(results, "windows", "transfer", &text, &base)
+    let rows = ["read", "write"].into_iter().flat_map(of_direction).collect();
+    let get = |http: &str| {
+        let text = |strategy: &str| format!("HTTPS GET 16KiB {http} {strategy}");
+        let direct = text(&format!("{direct} gate>=16384"));
+        pair(results, "windows", "rate", &direct, &text("strategy=memory-bio"))
     };
-    let spill = |direction: &str| {
-        let base = format!("duplex 32KiB buffers TLS1.3 1 connection {direction} strategy=memory-bio");
-        pair(results, "windows", "transfer", &format!("forced spill 100% {direction}"), &base)
-    };
-    let mut rows = Vec::new();
-    for direction in ["read", "write"] {
-        rows.push(row(format!("{direction}, window BIO"), duplex(direction, "window-bio")));
-        rows.push(row(format!("{direction}, direct"), duplex(direction, "window-bio+direct-decrypt")));
-        rows.push(row(format!("{direction}, final revision"), revised(direction)));
-        rows.push(row(format!("{direction}, all spilled"), spill(direction)));
-    }
-    let get = "HTTPS GET 16KiB HTTP/1.1 keep-alive c=32 strategy=";
-    let kept = pair(
-        results,
-        "windows",
-        "rate",
-        &format!("{get}window-bio+direct-decrypt gate>=16384"),
-        &format!("{get}memory-bio"),
-    );
-    let http2 = |count: u32| {
-        let text = |strategy: &str| format!("HTTPS GET 16KiB HTTP/2 c={count} strategy={strategy}");
-        pair(results, "windows", "rate", &text("window-bio+direct-decrypt gate>=16384"), &text("memory-bio"))
-    };
-    let gets = vec![row("HTTP/1.1, kept, 32", kept), row("HTTP/2, 10", http2(10)), row("HTTP/2, 100", http2(100))];
+    let gets = vec![
+        row("HTTP/1.1, kept, 32", get("HTTP/1.1 keep-alive c=32")),
+        row("HTTP/2, 10", get("HTTP/2 c=10")),
+        row("HTTP/2, 100", get("HTTP/2 c=100")),
+    ];
     vec![
         Chart::of(
             "Bytes per second by way of records to buffers",
