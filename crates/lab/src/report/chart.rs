@@ -86,8 +86,6 @@ pub(super) struct BarRow {
     pub(super) values: Vec<Option<Value>>,
     /// Look of the only series in this row, if it differs.
     pub(super) look: Option<Look>,
-    /// The bound of its target.
-    pub(super) target: Option<f64>,
 }
 
 /// Bars of parts that add up.
@@ -184,16 +182,10 @@ impl Body {
     pub(super) fn cells(&self) -> (Vec<String>, Vec<(String, Vec<String>)>) {
         match self {
             Self::Bars(bars) => {
-                let has_targets = bars.rows.iter().any(|row| row.target.is_some());
-                let mut titles = vec![String::new()];
-                titles.extend(bars.series.iter().map(|(name, _)| name.clone()));
-                titles.extend(has_targets.then(|| "target".to_owned()));
-                let rows = bars.rows.iter().map(|row| {
-                    let mut cells: Vec<String> = row.values.iter().map(|value| cell(*value)).collect();
-                    cells.extend(has_targets.then(|| row.target.map(number).unwrap_or_default()));
-                    (row.label.clone(), cells)
-                });
-                (titles, rows.collect())
+                let names = bars.series.iter().map(|(name, _)| name.clone());
+                let cells = |row: &BarRow| row.values.iter().copied().map(cell).collect();
+                let rows = bars.rows.iter().map(|row| (row.label.clone(), cells(row)));
+                ([String::new()].into_iter().chain(names).collect(), rows.collect())
             }
             Self::Stacks(stacks) => {
                 let titles = ["", "sum"].into_iter().chain(stacks.parts.iter().copied()).map(str::to_owned).collect();

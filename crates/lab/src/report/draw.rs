@@ -79,8 +79,7 @@ fn draw_bars(bars: &Bars, name: &str) -> Markup {
     let left = label_width(bars.rows.iter().map(|row| row.label.as_str()));
     let values = bars.rows.iter().flat_map(|row| row.values.iter().flatten().map(|value| value.median));
     let ends = bars.rows.iter().flat_map(|row| row.values.iter().flatten().filter_map(|value| value.interval));
-    let targets = bars.rows.iter().filter_map(|row| row.target);
-    let top = most(values.chain(ends.map(|ends| ends[1])).chain(targets).chain(bars.base));
+    let top = most(values.chain(ends.map(|ends| ends[1])).chain(bars.base));
     let scale = (WIDTH - left - BEHIND) / if top > 0.0 { top } else { 1.0 };
     let row_height = |count: usize| count as f64 * (BAR + 2.0) + GAP;
     let mut y = 4.0;
@@ -99,14 +98,6 @@ fn draw_bars(bars: &Bars, name: &str) -> Markup {
             let top = y + number_of as f64 * (BAR + 2.0);
             let who = bars.series.get(number_of).map(|(name, _)| name.as_str()).unwrap_or_default();
             marks.push(bar(*value, look, [left, top, BAR, scale], &format!("{}, {who}", row.label)));
-        }
-        if let Some(target) = row.target.filter(|target| target.is_finite()) {
-            let x = left + target * scale;
-            marks.push(html! {
-                line.target x1=(at(x)) x2=(at(x)) y1=(at(y - 3.0)) y2=(at(y + height - GAP + 1.0)) {
-                    title { "target: " (number(target)) }
-                }
-            });
         }
         y += height;
     }
@@ -329,7 +320,6 @@ mod tests {
                 label: "</svg><script>".to_owned(),
                 values: vec![Some(2.0.into())],
                 look: None,
-                target: Some(f64::NAN),
             }],
             base: None,
         };

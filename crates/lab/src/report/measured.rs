@@ -248,7 +248,6 @@ impl Spec {
             label: name(&line.case, self.names),
             values: vec![Some(value(line))],
             look: Some(look(&line.case)),
-            target: None,
         };
         let base = (self.metric.unit() == "x").then_some(1.0);
         let series = vec![(self.metric.name().replace('_', " "), Look::Measured(0))];

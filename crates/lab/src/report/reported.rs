@@ -55,7 +55,7 @@ fn both() -> Vec<(String, Look)> {
 }
 
 fn row(label: impl Into<String>, values: [Option<Value>; 2]) -> BarRow {
-    BarRow { label: label.into(), values: values.into(), look: None, target: None }
+    BarRow { label: label.into(), values: values.into(), look: None }
 }
 
 fn bars(rows: Vec<BarRow>, base: f64) -> Body {
