@@ -18,13 +18,15 @@ use self::key::mix;
 pub use self::queue::{Place, Queue, QueueCounts, Wake};
 pub use self::server::{Lease, Passive, Server};
 use crate::tally::ServerTally;
+use serde::Deserialize;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// The way in which a server is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub enum Balance {
     /// Each in turn.
     #[default]
@@ -32,7 +34,8 @@ pub enum Balance {
     /// The one with the fewest connections of this process; among equals each in turn.
     LeastConnections,
     /// By the hash of a key of the request (rendezvous hashing). If a server comes or goes, only its own keys move.
-    /// A request without the key gets a server in turn.
+    /// A request without the key gets a server in turn. A configuration names the key and not this.
+    #[serde(skip)]
     Hash,
 }
 

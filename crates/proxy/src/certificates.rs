@@ -1,5 +1,6 @@
 //! A listener's certificates, and their names, which say whether a request came to the right connection.
 
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use tautline::CertificateFiles;
 use tautline::layers::tls::fields::Fields;
@@ -27,7 +28,8 @@ pub struct Clients {
 }
 
 /// Whether a client needs a certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub enum Certified {
     /// It does.
     #[default]

@@ -53,11 +53,7 @@ pub(super) fn backend(
     if let Some(every) = backend.resolve_every.as_ref().filter(|_| endpoints.iter().all(|one| name_of(one).is_none())) {
         finder.add(every.span(), "resolve-every has no effect, since no server has a name: leave it out");
     }
-    let balance = match (backend.balance, &hash) {
-        (_, Some(_)) => Balance::Hash,
-        (file::Balance::RoundRobin, None) => Balance::RoundRobin,
-        (file::Balance::LeastConnections, None) => Balance::LeastConnections,
-    };
+    let balance = if hash.is_some() { Balance::Hash } else { backend.balance };
     let sticky = backend.sticky_cookie.as_ref().and_then(|text| finder.take(text.span(), cookie_name(text.get_ref())));
     let check = backend.check.as_ref().map(|check| self::check(check, &endpoints, finder));
     let proxy_protocol = proxy_protocol(&backend, finder);
@@ -84,11 +80,7 @@ fn proxy_protocol(backend: &file::Backend, finder: &mut Finder<'_>) -> Option<Pr
             "idle-time has no effect with proxy-protocol, whose connections serve one request each: leave it out";
         finder.add(time.span(), what);
     }
-    Some(match version {
-        file::ProxyProtocol::V1 => ProxyProtocol::V1,
-        file::ProxyProtocol::V2 => ProxyProtocol::V2,
-        file::ProxyProtocol::V2Tls => ProxyProtocol::V2Tls,
-    })
+    Some(version)
 }
 
 /// The addresses that a server's name had before a reload.

@@ -70,7 +70,7 @@ fn of_all(files: &Files<'_>, file: &File, plan: &mut Plan, finder: &mut Finder<'
         if plan.client_ca.is_none() {
             finder.add(given.span(), "client-certificate has no effect without client-ca: add that key");
         }
-        plan.client_certificate = certified(*given.get_ref());
+        plan.client_certificate = *given.get_ref();
     }
     plan.client_ca.clone().map(|ca| Clients { ca, certified: plan.client_certificate })
 }
@@ -87,11 +87,11 @@ fn of_one(
         if let Some(given) = given.filter(|_| of_all.is_none()) {
             finder.add(given.span(), "client-certificate has no effect without client-ca: add that key beside it");
         }
-        let certified = given.map(|given| certified(*given.get_ref()));
+        let certified = given.map(|given| *given.get_ref());
         return of_all.map(|all| Clients { certified: certified.unwrap_or(all.certified), ..all.clone() });
     };
     read_authorities(files, ca, finder);
-    let certified = given.map_or(Certified::Required, |given| certified(*given.get_ref()));
+    let certified = given.map_or(Certified::Required, |given| *given.get_ref());
     Some(Clients { ca: files.path(ca.get_ref()), certified })
 }
 
@@ -102,13 +102,6 @@ fn read_authorities(files: &Files<'_>, ca: &Spanned<PathBuf>, finder: &mut Finde
         pem::certificates(&authorities, &what).map(drop).map_err(|error| error.to_string())
     });
     finder.take(ca.span(), readable);
-}
-
-const fn certified(given: file::Certified) -> Certified {
-    match given {
-        file::Certified::Required => Certified::Required,
-        file::Certified::Optional => Certified::Optional,
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! The keys of the file, as serde reads them.
 
+use crate::balance::Balance;
+use crate::forward::ProxyProtocol;
+use crate::plan::Certified;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -85,13 +88,6 @@ pub(super) struct Limits {
 pub(super) struct Rate {
     pub(super) per_second: Spanned<u32>,
     pub(super) burst: Option<Spanned<u32>>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Certified {
-    Required,
-    Optional,
 }
 
 #[derive(Debug, Deserialize)]
@@ -201,22 +197,6 @@ pub(super) struct Backend {
     pub(super) tunnel_time: Option<Time>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) check: Option<Check>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Balance {
-    #[default]
-    RoundRobin,
-    LeastConnections,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum ProxyProtocol {
-    V1,
-    V2,
-    V2Tls,
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::messages::{messages_before, settings};
 use super::nearest::suggestion;
 use crate::messages::Messages;
-use crate::plan::{Action, Answer, Edits, Folder, Forward, HostSent, Plan, Route};
+use crate::plan::{Action, Answer, Certified, Edits, Folder, Forward, HostSent, Plan, Route};
 use crate::prefix::Prefix;
 use crate::route::{Host, HostPattern, NormalPath, PathPattern};
 use crate::tally::Tallies;
@@ -84,7 +84,7 @@ pub(super) fn add(
                 "client-certificate has no effect without client-ca: add that key at the top, or to a certificate";
             finder.add(needs.span(), what);
         }
-        *needs.get_ref() == file::Certified::Required
+        *needs.get_ref() == Certified::Required
     });
     let allow = "allow = [] lets nobody in: leave it out for all clients, or write deny = [\"0.0.0.0/0\", \"::/0\"]";
     let allow = prefixes(listed(route.allow.as_ref(), allow, finder), finder);

@@ -1,5 +1,6 @@
 //! Headers of the PROXY protocol for servers: each connection to a server begins with one, and so names its client.
 
+use serde::Deserialize;
 use tautline::layers::buf::Buf;
 use tautline::layers::engine::proxy_header::Addresses;
 use tautline::layers::tls::fields::Fields;
@@ -10,7 +11,8 @@ use tautline::{Address, ProxyHeader, ProxyTls, Request};
 const MOST_COMMON_NAME: usize = 256;
 
 /// The header with which connections to the servers of a backend begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub enum ProxyProtocol {
     /// Version 1: addresses, as text.
     V1,
