@@ -133,19 +133,19 @@ impl Group {
     /// server of this name.
     #[must_use]
     pub fn lease_again(&self, name: &str) -> Option<Lease> {
-        self.servers.iter().find(|server| server.name() == name).map(Server::lease_again)
+        self.servers.iter().find(|server| server.name == name).map(Server::lease_again)
     }
 
     /// The counts of one loop for the server of this name. If there is none, they are nobody's.
     pub(crate) fn tally_of(&self, name: &str, shard: u32) -> Arc<ServerTally> {
-        let server = self.servers.iter().find(|server| server.name() == name);
+        let server = self.servers.iter().find(|server| server.name == name);
         server.map_or_else(|| Arc::new(ServerTally::named(name)), |server| server.tally(shard))
     }
 
     /// The server that a cookie names.
     fn bound(&self, cookie: &str, tried: &[usize]) -> Option<&Arc<Server>> {
-        let mut servers = self.servers.iter().filter(|server| !tried.contains(&server.number()));
-        servers.find(|server| server.cookie() == cookie)
+        let mut servers = self.servers.iter().filter(|server| !tried.contains(&server.number));
+        servers.find(|server| server.cookie == cookie)
     }
 
     /// All servers, the preferred first.
@@ -156,7 +156,7 @@ impl Group {
         match (self.balance, key) {
             (Balance::LeastConnections, _) => order.sort_by_key(|at| self.servers[*at].connections()),
             (Balance::Hash, Some(key)) => {
-                order.sort_by_key(|at| core::cmp::Reverse(mix(key.hash() ^ self.servers[*at].seed())));
+                order.sort_by_key(|at| core::cmp::Reverse(mix(key.hash() ^ self.servers[*at].seed)));
             }
             (Balance::RoundRobin | Balance::Hash, _) => {}
         }

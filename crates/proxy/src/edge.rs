@@ -610,7 +610,7 @@ impl Handler for Edge {
         let Some(mut exchange) = take_exchange(others, client, is_its) else { return };
         log::warn!("{}: {error}", exchange.backend.name);
         exchange.server_failed(self.clock.at(others.turn_millis()));
-        exchange.tried.extend(exchange.lease.as_ref().map(|lease| lease.server().number()));
+        exchange.tried.extend(exchange.lease.as_ref().map(|lease| lease.server().number));
         if exchange.tried.len() < exchange.backend.group.servers().len() {
             return self.again(others, client, exchange);
         }

@@ -73,7 +73,7 @@ impl Watched {
             }
             if let Some(is_healthy) = self.streak.next(found.is_ok(), &self.check) {
                 self.server.set_healthy(is_healthy);
-                let (backend, server) = (&self.backend, self.server.name());
+                let (backend, server) = (&self.backend, &self.server.name);
                 match found {
                     Ok(()) => log::warn!("backend {backend:?}: the checks of {server} pass again, so it gets requests"),
                     Err(why) => log::warn!("backend {backend:?}: {server} is unhealthy and gets no requests: {why}"),

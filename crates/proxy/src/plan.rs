@@ -499,11 +499,11 @@ impl Backend {
     #[must_use]
     pub fn set_cookie(&self, headers: &HeaderMap, server: &Server, secure: bool) -> Option<HeaderValue> {
         let name = self.sticky.as_deref()?;
-        if cookie(headers, name) == Some(server.cookie()) {
+        if cookie(headers, name) == Some(&*server.cookie) {
             return None;
         }
         let secure = if secure { "; Secure" } else { "" };
-        let text = format!("{name}={}; Path=/; HttpOnly; SameSite=Lax{secure}", server.cookie());
+        let text = format!("{name}={}; Path=/; HttpOnly; SameSite=Lax{secure}", server.cookie);
         HeaderValue::try_from(text).ok()
     }
 
@@ -527,12 +527,12 @@ impl Backend {
 
     /// Lets servers that stay go on with the counts and health that they had before a reload.
     pub(crate) fn servers_from(servers: Vec<Server>, before: Option<&Self>) -> Vec<Arc<Server>> {
-        let known = |name: &str| before?.group.servers().iter().find(|server| server.name() == name);
-        let goes_on = |server: Server| match known(server.name()) {
-            Some(before) => server.instead_of(before),
-            None => server,
+        let known = |name: &str| before?.group.servers().iter().find(|server| server.name == name);
+        let goes_on = |mut server: Server| {
+            known(&server.name).into_iter().for_each(|before| server.go_on_from(before));
+            Arc::new(server)
         };
-        servers.into_iter().map(goes_on).map(Arc::new).collect()
+        servers.into_iter().map(goes_on).collect()
     }
 }
 

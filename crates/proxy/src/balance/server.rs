@@ -39,16 +39,22 @@ struct State {
 /// One server of a group.
 #[derive(Debug)]
 pub struct Server {
-    number: usize,
-    name: String,
-    cookie: String,
-    seed: u64,
-    max_connections: usize,
-    passive: Passive,
-    is_drained: bool,
+    /// The number in its group.
+    pub number: usize,
+    /// The address.
+    pub name: String,
+    /// The value of the cookie that binds a client to it: a hash of its address.
+    pub cookie: String,
+    pub(super) seed: u64,
+    /// Most connections of all loops. Default: any number.
+    pub max_connections: usize,
+    /// The rule for failures.
+    pub passive: Passive,
+    /// Whether it gets nothing new, but for clients whose cookie binds them to it.
+    pub is_drained: bool,
+    /// The requests that wait for it or for another one of its group. The end of its connections wakes them.
+    pub queue: Arc<Queue>,
     state: Arc<State>,
-    /// The requests that wait for it or for another one of its group.
-    queue: Arc<Queue>,
 }
 
 impl Server {
@@ -78,57 +84,9 @@ impl Server {
         }
     }
 
-    /// Allows this many connections of all loops.
-    #[must_use]
-    pub const fn with_max_connections(mut self, most: usize) -> Self {
-        self.max_connections = most;
-        self
-    }
-
-    /// Sets the rule for failures.
-    #[must_use]
-    pub const fn with_passive(mut self, passive: Passive) -> Self {
-        self.passive = passive;
-        self
-    }
-
-    /// Gives it no new work, but for clients whose cookie binds them to it.
-    #[must_use]
-    pub const fn drained(mut self, is_drained: bool) -> Self {
-        self.is_drained = is_drained;
-        self
-    }
-
-    /// Has the end of its connections wake those that wait in this queue.
-    #[must_use]
-    pub fn with_queue(mut self, queue: Arc<Queue>) -> Self {
-        self.queue = queue;
-        self
-    }
-
     /// Goes on with the counts and the health of the server that had its place before a reload.
-    #[must_use]
-    pub fn instead_of(mut self, before: &Self) -> Self {
+    pub fn go_on_from(&mut self, before: &Self) {
         self.state = before.state.clone();
-        self
-    }
-
-    /// The number in its group.
-    #[must_use]
-    pub const fn number(&self) -> usize {
-        self.number
-    }
-
-    /// The address.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The value of the cookie that binds a client to it: a hash of its address.
-    #[must_use]
-    pub fn cookie(&self) -> &str {
-        &self.cookie
     }
 
     /// Connections and requests of this process that have a lease.
@@ -162,12 +120,6 @@ impl Server {
         self.since_born(now) < self.state.out_until.load(Ordering::Relaxed)
     }
 
-    /// Whether it gets nothing new.
-    #[must_use]
-    pub const fn is_drained(&self) -> bool {
-        self.is_drained
-    }
-
     /// Times that failures in a row took it out.
     #[must_use]
     pub fn ejections(&self) -> u64 {
@@ -182,15 +134,6 @@ impl Server {
     /// The counts of one loop.
     pub(crate) fn tally(&self, shard: u32) -> Arc<ServerTally> {
         self.state.tallies.of(shard, || ServerTally::named(&self.name))
-    }
-
-    /// The rule for failures.
-    pub(crate) const fn passive(&self) -> Passive {
-        self.passive
-    }
-
-    pub(super) const fn seed(&self) -> u64 {
-        self.seed
     }
 
     pub(super) fn takes_new(&self) -> bool {

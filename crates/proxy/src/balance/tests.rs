@@ -4,37 +4,41 @@ use std::time::Duration;
 
 const NAMES: [&str; 3] = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
 
-fn group(balance: Balance, change: impl Fn(Server) -> Server) -> (Group, Instant) {
+fn group(balance: Balance, change: impl Fn(&mut Server)) -> (Group, Instant) {
     let now = Instant::now();
-    let servers = NAMES.iter().enumerate().map(|(number, name)| Arc::new(change(Server::new(number, name, now))));
+    let servers = NAMES.iter().enumerate().map(|(number, name)| {
+        let mut server = Server::new(number, name, now);
+        change(&mut server);
+        Arc::new(server)
+    });
     (Group::new(balance, servers.collect(), Arc::default()), now)
 }
 
 fn number(lease: Result<Lease, Unavailable>) -> usize {
-    lease.unwrap().server().number()
+    lease.unwrap().server().number
 }
 
 #[test]
 fn each_server_has_its_turn() {
-    let (group, now) = group(Balance::RoundRobin, |server| server);
+    let (group, now) = group(Balance::RoundRobin, |_| {});
     let chosen: Vec<usize> = (0..6).map(|_| number(group.choose(&Wish::default(), now))).collect();
     assert_eq!(chosen, [0, 1, 2, 0, 1, 2]);
 }
 
 #[test]
 fn the_server_with_the_fewest_connections_is_chosen() {
-    let (group, now) = group(Balance::LeastConnections, |server| server);
+    let (group, now) = group(Balance::LeastConnections, |_| {});
     let mut held: Vec<Lease> = (0..6).map(|_| group.choose(&Wish::default(), now).unwrap()).collect();
     assert!(group.servers().iter().all(|server| server.connections() == 2));
-    held.retain(|lease| lease.server().number() != 1);
+    held.retain(|lease| lease.server().number != 1);
     assert_eq!(group.servers()[1].connections(), 0);
     let next: Vec<Lease> = (0..2).map(|_| group.choose(&Wish::default(), now).unwrap()).collect();
-    assert!(next.iter().all(|lease| lease.server().number() == 1));
+    assert!(next.iter().all(|lease| lease.server().number == 1));
 }
 
 #[test]
 fn a_key_stays_at_its_server_if_another_one_goes() {
-    let (all, now) = group(Balance::Hash, |server| server);
+    let (all, now) = group(Balance::Hash, |_| {});
     let wish = |key: u32| Wish { key: Some(Key::new(&key.to_be_bytes())), ..Wish::default() };
     let before: Vec<usize> = (0..300).map(|key| number(all.choose(&wish(key), now))).collect();
     for server in 0..3 {
@@ -50,11 +54,8 @@ fn a_key_stays_at_its_server_if_another_one_goes() {
 
 #[test]
 fn a_cookie_binds_a_client_to_its_server_also_while_it_drains() {
-    let (group, now) = group(Balance::RoundRobin, |server| {
-        let is_drained = server.number() == 2;
-        server.drained(is_drained)
-    });
-    let cookie = group.servers()[2].cookie().to_owned();
+    let (group, now) = group(Balance::RoundRobin, |server| server.is_drained = server.number == 2);
+    let cookie = group.servers()[2].cookie.to_owned();
     for _ in 0..4 {
         assert_eq!(number(group.choose(&Wish { sticky: Some(&cookie), ..Wish::default() }, now)), 2);
         assert_ne!(number(group.choose(&Wish::default(), now)), 2);
@@ -66,17 +67,17 @@ fn a_cookie_binds_a_client_to_its_server_also_while_it_drains() {
 
 #[test]
 fn a_server_has_no_more_connections_than_it_may() {
-    let (group, now) = group(Balance::RoundRobin, |server| server.with_max_connections(2));
+    let (group, now) = group(Balance::RoundRobin, |server| server.max_connections = 2);
     let mut held: Vec<Lease> = (0..6).map(|_| group.choose(&Wish::default(), now).unwrap()).collect();
     assert_eq!(group.choose(&Wish::default(), now).unwrap_err(), Unavailable::Full);
-    let freed = held.pop().unwrap().server().number();
+    let freed = held.pop().unwrap().server().number;
     assert_eq!(number(group.choose(&Wish::default(), now)), freed);
 }
 
 #[test]
 fn failures_in_a_row_take_a_server_out_for_a_time() {
     let passive = Passive { failures: 2, time: Duration::from_secs(10) };
-    let (group, start) = group(Balance::RoundRobin, |server| server.with_passive(passive));
+    let (group, start) = group(Balance::RoundRobin, |server| server.passive = passive);
     let tried = [1, 2];
     let only_first = Wish { tried: &tried, ..Wish::default() };
     let lease = group.choose(&only_first, start).unwrap();
@@ -97,7 +98,9 @@ fn failures_in_a_row_take_a_server_out_for_a_time() {
 #[test]
 fn a_full_server_is_better_than_one_that_fails() {
     let passive = Passive { failures: 1, time: Duration::from_secs(10) };
-    let (group, now) = group(Balance::RoundRobin, |server| server.with_passive(passive).with_max_connections(1));
+    let (group, now) = group(Balance::RoundRobin, |server| {
+        (server.passive, server.max_connections) = (passive, 1);
+    });
     let held: Vec<Lease> = (0..2).map(|_| group.choose(&Wish::default(), now).unwrap()).collect();
     group.choose(&Wish::default(), now).unwrap().failed(now);
     assert_eq!(group.choose(&Wish::default(), now).unwrap_err(), Unavailable::Full);
@@ -107,7 +110,7 @@ fn a_full_server_is_better_than_one_that_fails() {
 #[test]
 fn checks_that_pass_again_end_the_time_out_of_a_server() {
     let passive = Passive { failures: 1, time: Duration::from_secs(10) };
-    let (group, now) = group(Balance::RoundRobin, |server| server.with_passive(passive));
+    let (group, now) = group(Balance::RoundRobin, |server| server.passive = passive);
     let lease = group.choose(&Wish::default(), now).unwrap();
     assert!(lease.failed(now) && lease.server().is_out(now));
     lease.server().set_healthy(true);
@@ -119,7 +122,7 @@ fn checks_that_pass_again_end_the_time_out_of_a_server() {
 
 #[test]
 fn without_a_healthy_server_there_is_none() {
-    let (group, now) = group(Balance::RoundRobin, |server| server);
+    let (group, now) = group(Balance::RoundRobin, |_| {});
     group.servers().iter().for_each(|server| server.set_healthy(false));
     assert_eq!(group.choose(&Wish::default(), now).unwrap_err(), Unavailable::Down);
     assert_eq!(group.choose(&Wish { tried: &[0, 1, 2], ..Wish::default() }, now).unwrap_err(), Unavailable::Down);
@@ -127,10 +130,12 @@ fn without_a_healthy_server_there_is_none() {
 
 #[test]
 fn a_reload_keeps_the_counts_of_a_server_that_stays() {
-    let (before, now) = group(Balance::RoundRobin, |server| server.with_max_connections(1));
+    let (before, now) = group(Balance::RoundRobin, |server| server.max_connections = 1);
     let lease = before.choose(&Wish::default(), now).unwrap();
     let old = &before.servers()[0];
-    let new = Server::new(0, old.name(), now).with_max_connections(1).instead_of(old);
+    let mut new = Server::new(0, &old.name, now);
+    new.max_connections = 1;
+    new.go_on_from(old);
     let after = Group::new(Balance::RoundRobin, vec![Arc::new(new)], Arc::default());
     assert_eq!(after.choose(&Wish::default(), now).unwrap_err(), Unavailable::Full);
     drop(lease);
@@ -169,7 +174,9 @@ proptest! {
         balance in prop_oneof![Just(Balance::RoundRobin), Just(Balance::LeastConnections), Just(Balance::Hash)],
     ) {
         let passive = Passive { failures: 2, time: Duration::from_secs(5) };
-        let (group, mut now) = group(balance, |server| server.with_max_connections(most).with_passive(passive));
+        let (group, mut now) = group(balance, |server| {
+            (server.passive, server.max_connections) = (passive, most);
+        });
         let mut held: Vec<Lease> = Vec::new();
         for (step, pick, millis) in steps {
             now += Duration::from_millis(millis);
@@ -195,7 +202,7 @@ proptest! {
                 _ => group.servers()[usize::from(pick) % 3].set_healthy(pick % 2 == 0),
             }
             for server in group.servers() {
-                let count = held.iter().filter(|lease| lease.server().number() == server.number()).count();
+                let count = held.iter().filter(|lease| lease.server().number == server.number).count();
                 prop_assert!(server.connections() == count && count <= most);
             }
         }

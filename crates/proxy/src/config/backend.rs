@@ -40,9 +40,10 @@ pub(super) fn backend(
             finder.add(text.span(), format!("{:?} is listed twice: leave one out", text.get_ref()));
         }
         let Some(endpoint) = finder.take(text.span(), endpoint(text.get_ref())) else { continue };
-        let is_drained = backend.drain.iter().any(|drained| drained.get_ref() == text.get_ref());
-        let server = Server::new(endpoints.len(), text.get_ref(), now).with_max_connections(most);
-        servers.push(server.with_passive(passive).drained(is_drained).with_queue(queue.clone()));
+        let mut server = Server::new(endpoints.len(), text.get_ref(), now);
+        server.is_drained = backend.drain.iter().any(|drained| drained.get_ref() == text.get_ref());
+        (server.max_connections, server.passive, server.queue) = (most, passive, queue.clone());
+        servers.push(server);
         endpoints.push(endpoint);
     }
     for drained in backend.drain.iter().filter(|drained| !texts.contains(&drained.get_ref().as_str())) {

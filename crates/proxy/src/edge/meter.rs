@@ -100,7 +100,7 @@ impl Meter {
 /// Notes where a request goes.
 pub(super) fn note_place(notes: &mut Notes, backend: &str, server: Option<&Server>) {
     notes.set("backend", Note::from(backend));
-    notes.set("server", Note::from(server.map_or("-", Server::name)));
+    notes.set("server", Note::from(server.map_or("-", |server| server.name.as_str())));
 }
 
 /// Notes the route of a request and its identifiers.

@@ -112,7 +112,7 @@ mod tests {
     /// The end of a tunnel, as `plan` has it.
     fn tunnel(plan: &Plan, is_client: bool) -> Side {
         let backend = plan.backends[0].clone();
-        let server = backend.group.servers()[0].name().to_owned();
+        let server = backend.group.servers()[0].name.clone();
         let flow = Flow { route: plan.tally_of("main", 0), server: backend.group.tally_of(&server, 0) };
         let lease = if is_client { backend.group.lease_again(&server) } else { None };
         Side::Tunnel { partner: nobody(), heard: 0, lease, backend, meter: EndMeter::new(flow, is_client) }

@@ -138,13 +138,13 @@ pub struct Exchange {
 impl Exchange {
     /// The server's endpoint.
     pub(super) fn endpoint(&self) -> Option<&Endpoint> {
-        self.backend.endpoints.get(self.lease.as_ref()?.server().number())
+        self.backend.endpoints.get(self.lease.as_ref()?.server().number)
     }
 
     /// The addresses of the server's name, if they are looked up again and again.
     pub(super) fn resolved(&self) -> Option<&Resolved> {
         self.backend.resolve_every?;
-        self.backend.resolved.get(self.lease.as_ref()?.server().number())
+        self.backend.resolved.get(self.lease.as_ref()?.server().number)
     }
 
     /// Whether it waits for a server, and its turn has come.
@@ -163,8 +163,8 @@ impl Exchange {
     pub(super) fn server_failed(&self, now: Instant) {
         self.meter.failed();
         if let Some(lease) = self.lease.as_ref().filter(|lease| lease.failed(now)) {
-            let Passive { failures, time } = lease.server().passive();
-            let (backend, server) = (&self.backend.name, lease.server().name());
+            let Passive { failures, time } = lease.server().passive;
+            let (backend, server) = (&self.backend.name, &lease.server().name);
             log::warn!(
                 "backend {backend:?}: {server} gets no requests for {time:?} after {failures} failures in a row"
             );

@@ -115,10 +115,10 @@ impl ServerFigures {
 
     fn of(server: &Server, now: Instant) -> Self {
         let mut figures = Self {
-            name: server.name().to_owned(),
+            name: server.name.clone(),
             is_healthy: server.is_healthy(),
             is_out: server.is_out(now),
-            is_drained: server.is_drained(),
+            is_drained: server.is_drained,
             ejections: server.ejections(),
             ..Self::default()
         };
