@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Has the loop of a request try again. It may be called in any thread.
@@ -18,7 +18,6 @@ pub struct Queue {
     /// The number of those that wait, for leases that end.
     len: AtomicUsize,
     waiting: Mutex<Waiting>,
-    counts: Counts,
 }
 
 #[derive(Default)]
@@ -26,19 +25,14 @@ struct Waiting {
     /// The number of the next request.
     next: u64,
     requests: BTreeMap<u64, Waiter>,
+    /// But for those that wait now.
+    counts: QueueCounts,
 }
 
 struct Waiter {
     wake: Wake,
     /// Whether it was woken, and has not tried since.
     is_woken: bool,
-}
-
-#[derive(Default)]
-struct Counts {
-    joined: AtomicU64,
-    refused: AtomicU64,
-    expired: AtomicU64,
 }
 
 /// Counts of a [`Queue`] since the process has begun.
@@ -73,8 +67,7 @@ impl Queue {
     pub fn join(self: &Arc<Self>, most: usize, wake: Wake) -> Option<Place> {
         let mut waiting = self.lock();
         if waiting.requests.len() >= most {
-            drop(waiting);
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            waiting.counts.refused += 1;
             return None;
         }
         let number = waiting.next;
@@ -83,8 +76,7 @@ impl Queue {
         let is_woken = waiting.requests.is_empty();
         waiting.requests.insert(number, Waiter { wake, is_woken });
         self.len.store(waiting.requests.len(), Ordering::SeqCst);
-        drop(waiting);
-        self.counts.joined.fetch_add(1, Ordering::Relaxed);
+        waiting.counts.joined += 1;
         Some(Place { queue: self.clone(), number })
     }
 
@@ -97,18 +89,14 @@ impl Queue {
 
     /// Counts a request that has waited for the whole time.
     pub fn count_expired(&self) {
-        self.counts.expired.fetch_add(1, Ordering::Relaxed);
+        self.lock().counts.expired += 1;
     }
 
     /// The counts.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
-        QueueCounts {
-            waiting: self.len.load(Ordering::Relaxed),
-            joined: self.counts.joined.load(Ordering::Relaxed),
-            refused: self.counts.refused.load(Ordering::Relaxed),
-            expired: self.counts.expired.load(Ordering::Relaxed),
-        }
+        let waiting = self.lock();
+        QueueCounts { waiting: waiting.requests.len(), ..waiting.counts }
     }
 
     /// Wakes the first request behind a number, unless it was woken already.
