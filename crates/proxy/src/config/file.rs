@@ -218,18 +218,8 @@ impl TryFrom<String> for Time {
 
     fn try_from(text: String) -> Result<Self, String> {
         let how = || format!("{text:?} is no time: write a number with its unit, as 500ms, 30s, 2m or 1h; at most 24h");
-        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(how)?;
-        let (number, unit) = text.split_at(at);
-        let scale = match unit {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(how()),
-        };
-        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-        let millis = number.parse::<u64>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(scale));
-        let millis = millis.filter(|millis| (1..=86_400_000).contains(millis)).ok_or_else(how)?;
+        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+        let millis = scaled(&text, &units).filter(|millis| (1..=86_400_000).contains(millis)).ok_or_else(how)?;
         Ok(Self(Duration::from_millis(millis)))
     }
 }
@@ -244,18 +234,18 @@ impl TryFrom<String> for Size {
     fn try_from(text: String) -> Result<Self, String> {
         let how =
             || format!("{text:?} is no size: write a number with its unit, as 500B, 64KiB or 1MiB; at most 1024MiB");
-        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(how)?;
-        let (number, unit) = text.split_at(at);
-        let scale = match unit {
-            "B" => 1,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            _ => return Err(how()),
-        };
-        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-        let bytes = number.parse::<usize>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(scale));
-        Ok(Self(bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).ok_or_else(how)?))
+        let bytes = scaled(&text, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)]);
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).map(Self).ok_or_else(how)
     }
+}
+
+/// A number of digits alone with one of these units behind it, in the unit whose scale is 1.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    let number = number.parse::<u64>().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number?.checked_mul(*scale)
 }
 
 impl<'de> Deserialize<'de> for Time {
