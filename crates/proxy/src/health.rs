@@ -8,6 +8,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,10 +117,7 @@ fn try_once(endpoint: &Endpoint, preface: &[u8], check: &Check) -> Result<(), St
     match &endpoint.place {
         Place::Unix(path) => {
             let mut stream = connect_unix(path, end).map_err(|error| format!("cannot connect: {error}"))?;
-            let limit = |stream: &UnixStream, time| {
-                stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)))
-            };
-            ask(&mut stream, &request, check, end, limit)
+            ask(&mut stream, &request, check, end)
         }
         Place::Tcp { host, port } => {
             let addresses = (host.as_str(), *port).to_socket_addrs();
@@ -128,12 +126,7 @@ fn try_once(endpoint: &Endpoint, preface: &[u8], check: &Check) -> Result<(), St
             for address in addresses {
                 let stream = left(end).and_then(|time| TcpStream::connect_timeout(&address, time));
                 match stream {
-                    Ok(mut stream) => {
-                        let limit = |stream: &TcpStream, time| {
-                            stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)))
-                        };
-                        return ask(&mut stream, &request, check, end, limit);
-                    }
+                    Ok(mut stream) => return ask(&mut stream, &request, check, end),
                     Err(error) => why = format!("cannot connect to {address}: {error}"),
                 }
             }
@@ -169,15 +162,16 @@ fn request(endpoint: &Endpoint, check: &Check) -> Vec<u8> {
     request.unwrap_or_default().into()
 }
 
-fn ask<S: Read + Write>(
-    stream: &mut S,
-    request: &[u8],
-    check: &Check,
-    end: Instant,
-    limit: impl Fn(&S, Duration) -> io::Result<()>,
-) -> Result<(), String> {
+/// Has reads and writes of a socket end with the check.
+fn limit(socket: impl AsFd, end: Instant) -> io::Result<()> {
+    let left = Some(left(end)?);
+    set_socket_timeout(&socket, Timeout::Recv, left)?;
+    Ok(set_socket_timeout(&socket, Timeout::Send, left)?)
+}
+
+fn ask(stream: &mut (impl Read + Write + AsFd), request: &[u8], check: &Check, end: Instant) -> Result<(), String> {
     const LINE: usize = "HTTP/1.1 200".len();
-    let mut sent = || left(end).and_then(|time| limit(stream, time)).and_then(|()| stream.write_all(request));
+    let mut sent = || limit(&*stream, end).and_then(|()| stream.write_all(request));
     let Some(path) = &check.path else {
         return if request.is_empty() { Ok(()) } else { sent().map_err(|error| format!("it takes no bytes: {error}")) };
     };
@@ -185,7 +179,7 @@ fn ask<S: Read + Write>(
     sent().map_err(failed)?;
     let (mut line, mut filled) = ([0; LINE], 0);
     while filled < LINE {
-        let read = left(end).and_then(|time| limit(stream, time)).and_then(|()| stream.read(&mut line[filled..]));
+        let read = limit(&*stream, end).and_then(|()| stream.read(&mut line[filled..]));
         match read {
             Ok(0) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
             Ok(count) => filled += count,
