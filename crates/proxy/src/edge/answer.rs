@@ -1,7 +1,8 @@
 //! The heads of responses, on their way to the client.
 
 use super::{Exchange, ServerSide, Side};
-use crate::forward::head::remove_hop_by_hop;
+use crate::balance::Lease;
+use crate::forward::head::{remove_hop_by_hop, write_switching};
 use crate::forward::{Body, Flaw, Form, Framing};
 use std::time::Instant;
 use tautline::ConnId;
@@ -51,8 +52,20 @@ pub(super) fn write_head(
     Ok(Body::new(framing, if old { Form::Bytes } else { Form::AsIs }))
 }
 
+/// Passes the response of a server that has changed the protocol on to the client.
+pub(super) fn switch(others: &mut Others<'_, Side>, client: ConnId, exchange: &Exchange, mut response: Response<()>) {
+    edit(exchange, response.headers_mut());
+    let mut head = Vec::new();
+    write_switching(&response, &mut head);
+    let took = exchange.meter.head(response.status(), Instant::now());
+    exchange.lease.iter().for_each(Lease::succeeded);
+    let _ = others.write(client, &head);
+    others.note(client, |notes| notes.set("head", took));
+    others.note_status(client, response.status());
+}
+
 /// Changes the fields of a response as its route asks, and binds the client to the server if the backend does that by a cookie.
-pub(super) fn edit(exchange: &Exchange, fields: &mut HeaderMap) {
+fn edit(exchange: &Exchange, fields: &mut HeaderMap) {
     exchange.edits.apply(fields);
     if let Some(lease) = &exchange.lease
         && let Some(cookie) = exchange.backend.set_cookie(&exchange.headers, lease.server(), exchange.is_secure)

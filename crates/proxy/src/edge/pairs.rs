@@ -1,14 +1,12 @@
 //! Pairs whose messages pass: the ends of two WebSockets in one loop.
 
-use super::answer::{edit, put};
+use super::answer::{put, switch};
 use super::peer::MOST_WAITING;
 use super::side::{Exchange, Side};
-use crate::forward::head::write_switching;
 use crate::messages::{End, Party, Rules, Slower, told};
 use crate::tally::{Present, Rule};
 use std::mem::take;
-use std::time::Instant;
-use tautline::http::{Response, StatusCode};
+use tautline::http::Response;
 use tautline::layers::engine::Raw;
 use tautline::{Cause, CloseCode, Closed, Conn, ConnId, Delivery, Message, Outgoing};
 
@@ -29,23 +27,14 @@ pub(super) fn join(
     let Some(offer) = exchange.offer.take() else { return Err("it was not asked for an upgrade") };
     let mut response = response.clone();
     let (of_client, of_server) = offer.answer(&mut response)?;
-    edit(exchange, response.headers_mut());
-    let mut head = Vec::new();
-    write_switching(&response, &mut head);
-    let took = exchange.meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());
+    switch(&mut raw.others(), client, exchange, response);
     let lease = exchange.lease.take();
-    if let Some(lease) = &lease {
-        lease.succeeded();
-    }
     let (client_meter, server_meter) = exchange.meter.tunnel(open.take());
     let (messages, backend) = (offer.messages.clone(), exchange.backend.clone());
     let rules = Rules { max_size: messages.settings.max_size, messages, backend };
     let client_end = End::of_client(rules.clone(), raw.id(), exchange.source, lease, client_meter);
     let server_end = End::of_server(rules, client, server_meter);
     let mut others = raw.others();
-    let _ = others.write(client, &head);
-    others.note(client, |notes| notes.set("head", took));
-    others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
     put(&mut others, client, Side::Pair(client_end));
     let is_open = others.open(client, &of_client);
     *raw.state() = Side::Pair(server_end);

@@ -1,12 +1,11 @@
 //! Tunnels: the bytes of one connection pass to the other, both ways.
 
-use super::answer::{edit, put};
+use super::answer::{put, switch};
 use super::side::{Exchange, Side};
-use crate::forward::head::write_switching;
 use crate::tally::Present;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tautline::ConnId;
-use tautline::http::{Response, StatusCode};
+use tautline::http::Response;
 use tautline::layers::engine::Raw;
 
 /// The server has changed the protocol: joins both connections to a tunnel.
@@ -17,22 +16,12 @@ pub(super) fn join(
     response: &Response<()>,
     open: Option<Present>,
 ) {
-    let mut head = Vec::new();
-    let mut response = response.clone();
-    edit(&exchange, response.headers_mut());
-    write_switching(&response, &mut head);
+    switch(&mut raw.others(), client, &exchange, response.clone());
     let Exchange { lease, backend, meter, .. } = *exchange;
-    let took = meter.head(StatusCode::SWITCHING_PROTOCOLS, Instant::now());
     let (of_client, of_server) = meter.tunnel(open);
-    if let Some(lease) = &lease {
-        lease.succeeded();
-    }
     let (own, heard) = (raw.id(), raw.turn_millis());
     *raw.state() = Side::Tunnel { partner: client, heard, lease: None, backend: backend.clone(), meter: of_server };
     let mut others = raw.others();
-    let _ = others.write(client, &head);
-    others.note(client, |notes| notes.set("head", took));
-    others.note_status(client, StatusCode::SWITCHING_PROTOCOLS);
     put(&mut others, client, Side::Tunnel { partner: own, heard, lease, backend, meter: of_client });
     // It may have sent messages ahead.
     others.pause(client, false);
