@@ -2,6 +2,7 @@
 
 use super::Framing;
 use super::identity::tells_of_certificate;
+use super::switching::tokens;
 use std::net::IpAddr;
 use tautline::Address;
 use tautline::http::header::{
@@ -20,13 +21,9 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 ///
 /// A client cannot have one removed by whose absence a server would take the request for another one.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
-    let names = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
-        if !is_for_all(&name) {
-            headers.remove(name);
-        }
-    }
+    let names = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
+    let names: Vec<HeaderName> = names.filter(|name| !is_for_all(name)).collect();
+    names.iter().for_each(|name| _ = headers.remove(name));
     for name in [
         CONNECTION,
         KEEP_ALIVE,
@@ -65,8 +62,7 @@ pub fn websocket_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     if !protocols.next().is_some_and(is_websocket) || protocols.next().is_some() {
         return None;
     }
-    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let is_named = values.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("upgrade"));
+    let is_named = tokens(headers, &CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"));
     is_named.then(|| HeaderValue::from_static("websocket"))
 }
 
@@ -167,8 +163,7 @@ pub fn write_switching(response: &Response<()>, out: &mut Vec<u8>) {
 /// Whether the server may get another request on its connection behind this response (RFC 9112, section 9.3).
 #[must_use]
 pub fn keeps_alive(response: &Response<()>) -> bool {
-    let values = response.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let mut tokens = values.flat_map(|value| value.split(',')).map(str::trim);
+    let mut tokens = tokens(response.headers(), &CONNECTION);
     match response.version() {
         Version::HTTP_11 => !tokens.any(|token| token.eq_ignore_ascii_case("close")),
         _ => tokens.any(|token| token.eq_ignore_ascii_case("keep-alive")),

@@ -20,7 +20,7 @@ pub fn check_switching(headers: &HeaderMap, accept: Option<&HeaderValue>) -> Res
 }
 
 /// The parts of a list. One that is no text is no part of any known name.
-fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+pub(super) fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
