@@ -215,10 +215,10 @@ impl<'s> Moving<'s> {
         }
         let heard = self.control.hear();
         let input = heard.input();
-        if input == Input::Late && matches!(state, Old::Committed(_) | Old::Left(_)) {
+        if input == Input::Late && matches!(state, Old::Committed | Old::Left { .. }) {
             self.patience = (self.patience * 2).min(REMINDER);
             let what = match state {
-                Old::Left(_) => "has taken over and does not serve all connections yet",
+                Old::Left { .. } => "has taken over and does not serve all connections yet",
                 _ => "has everything and does not go on; its end would give it back",
             };
             log::warn!("waiting for the new process, which {what}");
@@ -241,11 +241,11 @@ impl<'s> Moving<'s> {
     /// Checks what a frame says.
     fn take(&mut self, state: Old, frame: Frame) -> io::Result<()> {
         match (state, frame.kind) {
-            (Old::Greeting(_), Kind::Hello) => greeted(&frame.content)?,
+            (Old::Greeting, Kind::Hello) => greeted(&frame.content)?,
             // Its drain is this process's matter.
-            (Old::Moved(_), Kind::Ready) => self.server.can_move()?,
-            (Old::Committed(_), Kind::Running) => self.patience = PATIENCE,
-            (Old::Left(_), Kind::Resumed) => {
+            (Old::Moved, Kind::Ready) => self.server.can_move()?,
+            (Old::Committed, Kind::Running) => self.patience = PATIENCE,
+            (Old::Left { .. }, Kind::Resumed) => {
                 let nanos = frame.content.as_slice().try_into().map_or(0, u64::from_be_bytes);
                 self.handed.pause += Duration::from_nanos(nanos);
             }

@@ -13,12 +13,21 @@ use crate::upgrade::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::upgrade) enum New {
-    Greeting(Greeting),
-    Prepared(Prepared),
-    Taking(Taking),
-    Complete(Complete),
-    Waiting(Waiting),
-    Committed(Committed),
+    /// Gets the offer.
+    Greeting,
+    /// Prepares its server.
+    Prepared,
+    /// Takes connections.
+    Taking,
+    /// Has the last states of all.
+    Complete,
+    /// Has said so, and waits for Commit.
+    Waiting,
+    /// Has Commit, and writes Running.
+    Committed {
+        /// Attempts that wrote nothing.
+        attempts: u8,
+    },
     /// It goes on with the connections.
     Owner,
     /// It never goes on with a connection.
@@ -46,67 +55,29 @@ pub(in crate::upgrade) enum Do {
     Withdraw,
 }
 
-/// Gets the offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Greeting;
-
-/// Prepares its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Prepared;
-
-/// Takes connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Taking;
-
-/// Has the last states of all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Complete;
-
-/// Has said so, and waits for Commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Waiting;
-
-/// Has Commit, and writes Running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::upgrade) struct Committed {
-    /// Attempts that wrote nothing.
-    attempts: u8,
-}
-
 /// Most attempts to write Running. A system that lacks memory may take it a moment later.
 const ATTEMPTS: u8 = 10;
 
 impl New {
     pub(in crate::upgrade) const fn begin() -> (Self, Do) {
-        (Self::Greeting(Greeting), Do::Greet)
+        (Self::Greeting, Do::Greet)
     }
 
     pub(in crate::upgrade) const fn handle(self, input: Input) -> (Self, Do) {
         match (self, input) {
-            (Self::Greeting(_), Input::Done) => (Self::Prepared(Prepared), Do::Prepare),
-            (Self::Prepared(_), Input::Done) => (Self::Taking(Taking), Do::Take),
-            (Self::Taking(_), Input::Done) => (Self::Complete(Complete), Do::SayReady),
-            (Self::Complete(_), Input::Done) => (Self::Waiting(Waiting), Do::Wait),
-            (Self::Waiting(_), Input::Frame(Kind::Commit)) => {
-                (Self::Committed(Committed { attempts: 0 }), Do::SayRunning)
+            (Self::Greeting, Input::Done) => (Self::Prepared, Do::Prepare),
+            (Self::Prepared, Input::Done) => (Self::Taking, Do::Take),
+            (Self::Taking, Input::Done) => (Self::Complete, Do::SayReady),
+            (Self::Complete, Input::Done) => (Self::Waiting, Do::Wait),
+            (Self::Waiting, Input::Frame(Kind::Commit)) => (Self::Committed { attempts: 0 }, Do::SayRunning),
+            (Self::Committed { .. }, Input::Wrote(Wrote::Some | Wrote::Closed)) => (Self::Owner, Do::GoOn),
+            // The old process lives and has read nothing: going on now, and dying later, would look to it like a death before.
+            (Self::Committed { attempts }, Input::Wrote(Wrote::Nothing)) if attempts < ATTEMPTS => {
+                (Self::Committed { attempts: attempts + 1 }, Do::SayRunning)
             }
-            (Self::Committed(state), input) => state.handle(input),
             (Self::Owner | Self::Withdrawn, _) => (self, Do::Wait),
             // Without Commit it never goes on, whatever became of the old process.
             _ => (Self::Withdrawn, Do::Withdraw),
-        }
-    }
-}
-
-impl Committed {
-    const fn handle(self, input: Input) -> (New, Do) {
-        match input {
-            Input::Wrote(Wrote::Some | Wrote::Closed) => (New::Owner, Do::GoOn),
-            // The old process lives and has read nothing: going on now, and dying later, would look to it like a death before.
-            Input::Wrote(Wrote::Nothing) if self.attempts < ATTEMPTS => {
-                (New::Committed(Self { attempts: self.attempts + 1 }), Do::SayRunning)
-            }
-            _ => (New::Withdrawn, Do::Withdraw),
         }
     }
 }

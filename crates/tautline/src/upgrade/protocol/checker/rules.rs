@@ -24,7 +24,7 @@ pub(super) struct GoesOnAfterDeath;
 
 impl Rule for GoesOnAfterDeath {
     fn new_side(state: New, input: Input, is_dead: bool) -> (New, NewDo) {
-        let takes = matches!(state, New::Taking(_) | New::Complete(_) | New::Waiting(_));
+        let takes = matches!(state, New::Taking | New::Complete | New::Waiting);
         match state.handle(input) {
             (New::Withdrawn, _) if takes && is_dead => (New::Owner, NewDo::GoOn),
             next => next,
@@ -38,7 +38,7 @@ pub(super) struct GoesOnUnwritten;
 impl Rule for GoesOnUnwritten {
     fn new_side(state: New, input: Input, _: bool) -> (New, NewDo) {
         match (state, input) {
-            (New::Committed(_), Input::Wrote(Wrote::Nothing)) => (New::Owner, NewDo::GoOn),
+            (New::Committed { .. }, Input::Wrote(Wrote::Nothing)) => (New::Owner, NewDo::GoOn),
             _ => state.handle(input),
         }
     }
@@ -50,7 +50,7 @@ pub(super) struct OldTakesCutForEnd;
 impl Rule for OldTakesCutForEnd {
     fn old_side(state: Old, input: Input) -> (Old, OldDo) {
         match (state, input) {
-            (Old::Committed(_), Input::End { .. }) => (Old::Kept, OldDo::Resume),
+            (Old::Committed, Input::End { .. }) => (Old::Kept, OldDo::Resume),
             _ => state.handle(input),
         }
     }
@@ -62,7 +62,7 @@ pub(super) struct OldTakesFailureForUnwritten;
 impl Rule for OldTakesFailureForUnwritten {
     fn old_side(state: Old, input: Input) -> (Old, OldDo) {
         match (state, input) {
-            (Old::Committed(_), Input::Failed) => (Old::Kept, OldDo::Resume),
+            (Old::Committed, Input::Failed) => (Old::Kept, OldDo::Resume),
             _ => state.handle(input),
         }
     }
@@ -74,7 +74,7 @@ pub(super) struct OldTakesStrangeForEnd;
 impl Rule for OldTakesStrangeForEnd {
     fn old_side(state: Old, input: Input) -> (Old, OldDo) {
         match (state, input) {
-            (Old::Committed(_), Input::Frame(kind)) if kind != Kind::Running => (Old::Kept, OldDo::Resume),
+            (Old::Committed, Input::Frame(kind)) if kind != Kind::Running => (Old::Kept, OldDo::Resume),
             _ => state.handle(input),
         }
     }
@@ -86,7 +86,7 @@ pub(super) struct OldTiresOfWaiting;
 impl Rule for OldTiresOfWaiting {
     fn old_side(state: Old, input: Input) -> (Old, OldDo) {
         match (state, input) {
-            (Old::Committed(_), Input::Late) => (Old::Kept, OldDo::Resume),
+            (Old::Committed, Input::Late) => (Old::Kept, OldDo::Resume),
             _ => state.handle(input),
         }
     }
@@ -98,7 +98,7 @@ pub(super) struct WaitsForEver;
 impl Rule for WaitsForEver {
     fn new_side(state: New, input: Input, _: bool) -> (New, NewDo) {
         match (state, input) {
-            (New::Waiting(_), Input::Late) => (state, NewDo::Wait),
+            (New::Waiting, Input::Late) => (state, NewDo::Wait),
             _ => state.handle(input),
         }
     }
