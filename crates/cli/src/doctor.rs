@@ -8,7 +8,7 @@ mod probe;
 
 use crate::failure::Failure;
 use crate::output;
-use finding::{Finding, Verdict, finding};
+use finding::{Finding, Verdict, finding, judged};
 use measure::Measured;
 use probe::{Kernel, Support};
 use serde_json::json;
@@ -215,17 +215,9 @@ fn vectors(machine: &Machine) -> Finding {
 fn clock(source: Option<&str>, ns: f64) -> Finding {
     let name = source.unwrap_or("unknown");
     let found = format!("{name}, {} to read", nanoseconds(ns));
+    let slow = (Verdict::Note, "reading it seems to cost a system call; --stages costs more than elsewhere");
     // A system call takes longer than this on any machine.
-    if ns < 70.0 {
-        finding("clock", Verdict::Good, found, "it is read without a system call")
-    } else {
-        finding(
-            "clock",
-            Verdict::Note,
-            found,
-            "reading it seems to cost a system call; --stages costs more than elsewhere",
-        )
-    }
+    judged("clock", ns < 70.0, found, "it is read without a system call", slow)
 }
 
 /// A time with a unit that keeps it short.
@@ -235,23 +227,17 @@ fn nanoseconds(ns: f64) -> String {
 
 /// The cost of entering the kernel, which each read and write pays.
 fn system_calls(measured: &Measured) -> Finding {
-    let found = nanoseconds(measured.syscall_ns);
-    if measured.syscall_ns < 500.0 {
-        finding("system call", Verdict::Good, found, "the least that each read and each write costs")
-    } else {
-        let meaning = "slow: mitigations or a sandbox intercept calls; batches and io_uring save more than elsewhere";
-        finding("system call", Verdict::Note, found, meaning)
-    }
+    let (ns, good) = (measured.syscall_ns, "the least that each read and each write costs");
+    let slow = "slow: mitigations or a sandbox intercept calls; batches and io_uring save more than elsewhere";
+    judged("system call", ns < 500.0, nanoseconds(ns), good, (Verdict::Note, slow))
 }
 
 fn copies(measured: &Measured) -> Finding {
     let measure::Copy { aligned, unaligned } = measured.copy;
     let found = format!("{aligned:.0} GB/s aligned, {unaligned:.0} GB/s not");
-    if unaligned * 1.5 < aligned {
-        finding("copy", Verdict::Good, found, "alignment counts here, and buffers begin at multiples of 64 bytes")
-    } else {
-        finding("copy", Verdict::Good, found, "16 KiB in the cache: alignment hardly counts here")
-    }
+    let same = (Verdict::Good, "16 KiB in the cache: alignment hardly counts here");
+    let good = "alignment counts here, and buffers begin at multiples of 64 bytes";
+    judged("copy", unaligned * 1.5 < aligned, found, good, same)
 }
 
 /// Key exchange and signature of a server, by the library of `fused` and `rustls`.
@@ -273,19 +259,12 @@ fn handshakes(measured: &Measured) -> Vec<Finding> {
 }
 
 fn placement(machine: &Machine, measured: &Measured) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let cores = machine.cores.to_string();
-    findings.push(if machine.cores > 1 {
-        finding("cores", Verdict::Good, cores, "one loop on each; bench runs server and load apart")
-    } else {
-        finding("cores", Verdict::Note, cores, "server and load of bench share it: its figures mean less")
-    });
+    let shared = (Verdict::Note, "server and load of bench share it: its figures mean less");
+    let apart = "one loop on each; bench runs server and load apart";
+    let mut findings = vec![judged("cores", machine.cores > 1, machine.cores.to_string(), apart, shared)];
     if let Some(governor) = &machine.governor {
-        findings.push(if governor == "performance" {
-            finding("governor", Verdict::Good, governor, "steady frequency")
-        } else {
-            finding("governor", Verdict::Note, governor, "`performance` is steadier: cpupower frequency-set")
-        });
+        let other = (Verdict::Note, "`performance` is steadier: cpupower frequency-set");
+        findings.push(judged("governor", governor == "performance", governor, "steady frequency", other));
     }
     if let Some(name) = &machine.hypervisor {
         findings.push(finding("hypervisor", Verdict::Note, name, "neighbours disturb measurements: trust ratios"));
@@ -356,21 +335,15 @@ fn driver(io: DriverKind, support: &Support, measured: &Measured) -> Finding {
 /// The limit of descriptors. Every connection takes one, and the program raises its soft limit itself.
 fn descriptors((soft, hard): (u64, u64)) -> Finding {
     let found = if hard == u64::MAX { format!("{soft}, no maximum") } else { format!("{soft}, at most {hard}") };
-    if hard < 65_536 {
-        let verdict = if hard < 8_192 { Verdict::Fix } else { Verdict::Note };
-        finding("descriptors", verdict, found, "one per connection: raise the limit, ulimit -Hn 1048576")
-    } else {
-        finding("descriptors", Verdict::Good, found, "one per connection; taut raises its limit to the maximum")
-    }
+    let verdict = if hard < 8_192 { Verdict::Fix } else { Verdict::Note };
+    let few = (verdict, "one per connection: raise the limit, ulimit -Hn 1048576");
+    let good = "one per connection; taut raises its limit to the maximum";
+    judged("descriptors", hard >= 65_536, found, good, few)
 }
 
 fn backlog(length: u64) -> Finding {
-    if length < 1024 {
-        let meaning = "bursts of connections are dropped: sysctl net.core.somaxconn=4096";
-        finding("backlog", Verdict::Fix, length.to_string(), meaning)
-    } else {
-        finding("backlog", Verdict::Good, length.to_string(), "connections may wait to be accepted")
-    }
+    let short = (Verdict::Fix, "bursts of connections are dropped: sysctl net.core.somaxconn=4096");
+    judged("backlog", length >= 1024, length.to_string(), "connections may wait to be accepted", short)
 }
 
 fn ports(count: u64) -> Finding {

@@ -1,6 +1,6 @@
 //! Settings of the machine for a planned number of connections.
 
-use super::finding::{Finding, Verdict, finding};
+use super::finding::{Finding, Verdict, finding, judged};
 use std::fs;
 use tautline_lab::load::crowd::loops;
 use tautline_lab::table::{bytes, number};
@@ -62,10 +62,7 @@ pub(super) fn examine(connections: usize, settings: &Settings) -> Vec<Finding> {
     let count = connections as u64;
     let mut findings = vec![tables(connections, settings.descriptors)];
     let mut add = |what, value: Option<u64>, least: u64, (good, bad): (&str, String), worst| {
-        if let Some(value) = value {
-            let (verdict, meaning) = if value >= least { (Verdict::Good, good.to_owned()) } else { (worst, bad) };
-            findings.push(finding(what, verdict, number(value as f64), meaning));
-        }
+        findings.extend(value.map(|value| judged(what, value >= least, number(value as f64), good, (worst, bad))));
     };
     let both = 2 * count;
     let more = format!("sysctl fs.file-max={both}");

@@ -34,3 +34,14 @@ pub(super) fn finding(
 ) -> Finding {
     Finding { what, verdict, found: found.into(), meaning: meaning.into() }
 }
+
+/// Makes a line that is good and means `good`, or that has the verdict and the meaning of `bad`.
+pub(super) fn judged(
+    what: &'static str,
+    is_good: bool,
+    found: impl Into<String>,
+    good: impl Into<String>,
+    bad: (Verdict, impl Into<String>),
+) -> Finding {
+    if is_good { finding(what, Verdict::Good, found, good) } else { finding(what, bad.0, found, bad.1) }
+}

@@ -1,7 +1,7 @@
 //! Settings of the machine for a planned rate of new connections.
 
 use super::crowd::Settings;
-use super::finding::{Finding, Verdict, finding};
+use super::finding::{Finding, Verdict, finding, judged};
 use tautline_lab::table::number;
 
 /// Seconds for which a closed connection keeps its port at the client (TIME_WAIT), and its entry in the firewall.
@@ -13,37 +13,26 @@ pub(super) fn examine(rate: usize, cores: usize, handshake_us: Option<f64>, sett
     let mut findings = Vec::new();
     if let Some(us) = handshake_us {
         let busy = rate as f64 * us / 1e6;
-        let found = format!("{busy:.1} of {cores} cores");
-        findings.push(if busy > cores as f64 * 0.5 {
-            let meaning = "full handshakes alone take most of the machine: keep tickets on, and add machines";
-            finding("handshakes", Verdict::Fix, found, meaning)
-        } else {
-            finding("handshakes", Verdict::Good, found, "for the cryptography, if no session is resumed")
-        });
+        let (is_good, found) = (busy <= cores as f64 * 0.5, format!("{busy:.1} of {cores} cores"));
+        let most = "full handshakes alone take most of the machine: keep tickets on, and add machines";
+        let good = "for the cryptography, if no session is resumed";
+        findings.push(judged("handshakes", is_good, found, good, (Verdict::Fix, most)));
     }
     // A loop may be busy with other work for half a second, while connections wait to be accepted.
     let burst = rate.div_ceil(2);
     let queue = [settings.backlog, settings.syn_backlog].into_iter().flatten().min();
     findings.extend(queue.map(|queue| {
-        let found = number(queue as f64);
-        if queue >= burst {
-            finding("burst", Verdict::Good, found, format!("may wait, and half a second brings {burst}"))
-        } else {
-            let meaning = format!(
-                "half a second brings {burst}: sysctl net.core.somaxconn={burst} net.ipv4.tcp_max_syn_backlog={burst}"
-            );
-            finding("burst", Verdict::Fix, found, meaning)
-        }
+        let good = format!("may wait, and half a second brings {burst}");
+        let more = format!(
+            "half a second brings {burst}: sysctl net.core.somaxconn={burst} net.ipv4.tcp_max_syn_backlog={burst}"
+        );
+        judged("burst", queue >= burst, number(queue as f64), good, (Verdict::Fix, more))
     }));
     findings.extend(settings.tracked.map(|tracked| {
         let needed = rate * LINGER;
-        let found = number(tracked as f64);
-        if tracked >= needed {
-            finding("tracked rate", Verdict::Good, found, "the firewall has room for the connections of a minute")
-        } else {
-            let meaning = format!("a minute brings {needed}: sysctl net.netfilter.nf_conntrack_max={needed}");
-            finding("tracked rate", Verdict::Fix, found, meaning)
-        }
+        let more = format!("a minute brings {needed}: sysctl net.netfilter.nf_conntrack_max={needed}");
+        let good = "the firewall has room for the connections of a minute";
+        judged("tracked rate", tracked >= needed, number(tracked as f64), good, (Verdict::Fix, more))
     }));
     findings.extend(settings.ports.map(|ports| {
         let sources = (rate * LINGER).div_ceil(ports.max(1));
