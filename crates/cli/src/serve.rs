@@ -49,7 +49,7 @@ pub(crate) use self::proxy::ProxyArguments;
 use crate::dashboard::FrontTables;
 use crate::dashboard::{HubTables, MakeTables, Prepared, show_server};
 use crate::failure::Failure;
-use crate::keeper::{self, Sockets, Worker};
+use crate::keeper::{self, Request, Sockets, Worker};
 use crate::logging::LogFilter;
 use crate::output;
 use crate::program;
@@ -296,7 +296,7 @@ fn serve(arguments: &Arguments, begun: Begun, mut prepared: PreparedServer, mut 
         }
     }
     gate.open();
-    worker.iter().for_each(Worker::serves);
+    worker.iter().for_each(|worker| worker.ask(&Request::Serves));
     // A predecessor has said so, and the manager believes this process once it has named it.
     if !takes_over || worker.is_some() {
         supervisor.ready();

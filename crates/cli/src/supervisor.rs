@@ -1,6 +1,6 @@
 //! The service manager that started this program: systemd, or another with its protocol (`sd_notify(3)`).
 
-use crate::keeper::Worker;
+use crate::keeper::{Request, Worker};
 use rustix::time::{ClockId, clock_gettime};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -177,7 +177,7 @@ impl Supervisor {
         }
         match &self.way {
             None => {}
-            Some(Way::Keeper(worker)) => worker.notify(state),
+            Some(Way::Keeper(worker)) => worker.ask(&Request::Notify(state.to_owned())),
             Some(Way::Socket(socket)) => {
                 if let Err(error) = socket.send(state.as_bytes()) {
                     log::warn!("cannot tell the service manager {state:?}: {error}");

@@ -3,7 +3,7 @@
 //! `taut upgrade` has a socket in the abstract namespace whose name is that of the server's process. The server sends its verdict
 //! there. Without such a socket nothing happens: SIGUSR2 may come from anybody.
 
-use crate::keeper::Worker;
+use crate::keeper::{Request, Worker};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -108,7 +108,7 @@ impl Teller {
     pub(crate) fn refuse(&self, why: &str) {
         match self {
             Self::Own(_) => self.tell(&Verdict::Refused(why.to_owned())),
-            Self::Keeper(worker) => worker.refuse(why),
+            Self::Keeper(worker) => worker.ask(&Request::Refused(why.to_owned())),
         }
     }
 
@@ -116,7 +116,7 @@ impl Teller {
     pub(crate) fn moved(&self, from: u32, to: u32) {
         match self {
             Self::Own(_) => self.tell(&Verdict::Moved { from, to }),
-            Self::Keeper(worker) => worker.moved(to),
+            Self::Keeper(worker) => worker.ask(&Request::Moved(to)),
         }
     }
 

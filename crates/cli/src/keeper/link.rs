@@ -27,16 +27,16 @@ struct Packet {
 
 /// A word of a worker.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// It serves.
     Serves,
     /// Start a successor, and give it this socket to its predecessor. The answer repeats the number.
     Successor(u32, OwnedFd),
     /// Notify the service manager.
     Notify(String),
-    /// It goes on, and refuses an upgrade for this reason.
+    /// It goes on, and refuses an upgrade for this reason, which `taut upgrade` is told.
     Refused(String),
-    /// All connections that can move are at this process, which serves them.
+    /// All connections that can move are at this process, which serves them. `taut upgrade` is told.
     Moved(u32),
     /// End a successor that has not taken over.
     Abandon,

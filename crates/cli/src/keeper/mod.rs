@@ -17,7 +17,7 @@ mod children;
 mod link;
 mod worker;
 
-pub(crate) use link::described;
+pub(crate) use link::{Request, described};
 pub(crate) use worker::{Sockets, Worker, take_stdin};
 
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ use crate::output;
 use crate::supervisor::{self, Supervisor};
 use crate::verdict::Teller;
 use children::{Child, Children, Ended};
-use link::{Answer, Request};
+use link::Answer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};

@@ -102,26 +102,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Tells the keeper that this process serves.
-    pub(crate) fn serves(&self) {
-        self.ask(&Request::Serves);
-    }
-
-    /// Has the keeper notify the service manager.
-    pub(crate) fn notify(&self, state: &str) {
-        self.ask(&Request::Notify(state.to_owned()));
-    }
-
-    /// Has the keeper tell `taut upgrade` why this process goes on.
-    pub(crate) fn refuse(&self, why: &str) {
-        self.ask(&Request::Refused(why.to_owned()));
-    }
-
-    /// Has the keeper tell `taut upgrade` that another process serves all that could move.
-    pub(crate) fn moved(&self, to: u32) {
-        self.ask(&Request::Moved(to));
-    }
-
     /// Has the keeper start a successor, and returns its number.
     pub(crate) fn start_successor(&self, stream: UnixStream) -> io::Result<u32> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,16 +121,6 @@ impl Worker {
         })
     }
 
-    /// Has the keeper end a successor that has not taken over.
-    pub(crate) fn abandon_successor(&self) {
-        self.ask(&Request::Abandon);
-    }
-
-    /// Tells the keeper of a stop that was asked for here.
-    pub(crate) fn stop(&self) {
-        self.ask(&Request::Stop);
-    }
-
     /// How this successor, the last one, has ended, if it does within this time.
     pub(crate) fn end_of_successor(&self, successor: u32, within: Duration) -> Option<String> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +131,8 @@ impl Worker {
         ended.ok()
     }
 
-    fn ask(&self, request: &Request) {
+    /// Tells the keeper something that needs no answer.
+    pub(crate) fn ask(&self, request: &Request) {
         if let Err(error) = self.link.ask(request) {
             log::warn!("cannot tell the keeper {request:?}: {error}");
         }

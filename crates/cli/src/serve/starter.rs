@@ -1,6 +1,6 @@
 //! The start of a new process that takes over: by this process itself, or by its keeper.
 
-use crate::keeper::{Worker, described, take_stdin};
+use crate::keeper::{Request, Worker, described, take_stdin};
 use crate::supervisor::Supervisor;
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
@@ -73,7 +73,7 @@ impl New {
     pub(super) fn stop(&self) {
         match self {
             Self::Child(child) => signal(child, Signal::QUIT),
-            Self::Kept(_, worker) => worker.stop(),
+            Self::Kept(_, worker) => worker.ask(&Request::Stop),
         }
     }
 
@@ -81,7 +81,7 @@ impl New {
     pub(super) fn kill(&self) {
         match self {
             Self::Child(child) => signal(child, Signal::KILL),
-            Self::Kept(_, worker) => worker.abandon_successor(),
+            Self::Kept(_, worker) => worker.ask(&Request::Abandon),
         }
     }
 
@@ -109,7 +109,7 @@ impl New {
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            Self::Kept(_, worker) => worker.abandon_successor(),
+            Self::Kept(_, worker) => worker.ask(&Request::Abandon),
         }
     }
 }

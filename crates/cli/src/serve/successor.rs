@@ -3,7 +3,7 @@
 use super::hub_metrics::HubMetrics;
 use super::starter::New;
 use super::stop::Stop;
-use crate::keeper::Worker;
+use crate::keeper::{Request, Worker};
 use crate::output;
 use crate::supervisor::Supervisor;
 use crate::verdict::Teller;
@@ -105,7 +105,7 @@ impl Successor {
         let mut newest = self.newest();
         newest.stopping = true;
         if let Some(worker) = &self.parts.worker {
-            worker.stop();
+            worker.ask(&Request::Stop);
         }
         newest.process.iter().for_each(New::stop);
         newest.process.is_none() && !self.busy.load(Ordering::Acquire)
