@@ -2,7 +2,7 @@
 
 mod sys;
 
-pub use sys::{OwnDescriptors, become_user, run_thread_when_idle, run_when_idle};
+pub use sys::{OwnDescriptors, become_user, monotonic, run_thread_when_idle, run_when_idle};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::fcntl_dupfd_cloexec;

@@ -1,11 +1,11 @@
 use crate::turn::timer::Tick;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tautline_io::machine::monotonic;
 
 /// The time of a shard.
 pub(crate) enum Clock {
     /// The system's monotonic clock, since this second. `Instant` has nanoseconds to subtract too, which each turn would do twice.
-    System(i64),
+    System(u64),
     /// The time since the begin of a simulation.
     Simulated(Box<dyn Fn() -> Duration>),
 }
@@ -15,8 +15,8 @@ impl Clock {
     pub(crate) fn elapsed(&self) -> Duration {
         match self {
             Self::System(epoch) => {
-                let Timespec { tv_sec, tv_nsec } = monotonic();
-                Duration::new(tv_sec.abs_diff(*epoch), u32::try_from(tv_nsec).unwrap_or_default())
+                let now = monotonic();
+                Duration::new(now.as_secs().saturating_sub(*epoch), now.subsec_nanos())
             }
             Self::Simulated(now) => now(),
         }
@@ -36,10 +36,6 @@ impl Clock {
     }
 }
 
-fn monotonic() -> Timespec {
-    clock_gettime(ClockId::Monotonic)
-}
-
 /// The system's time since the Unix epoch; 0 if its clock stands before it.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -53,6 +49,6 @@ pub(crate) const fn tick(now: Duration) -> Tick {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self::System(monotonic().tv_sec)
+        Self::System(monotonic().as_secs())
     }
 }

@@ -1,8 +1,24 @@
-//! The unsafe part: scheduling policies, the user of a process, and tables of descriptors.
-#![expect(unsafe_code, reason = "scheduling policies, users of all threads, and tables of descriptors")]
+//! The unsafe part: the clock, scheduling policies, the user of a process, and tables of descriptors.
+#![expect(unsafe_code, reason = "the clock, scheduling policies, users of all threads, and tables of descriptors")]
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::io;
+use std::time::Duration;
+
+/// The time of `CLOCK_MONOTONIC` (clock_gettime(2)), of which [`Instant`](std::time::Instant) gives only differences.
+///
+/// The C library's function reads it without a system call, as that of rustix does, but also under valgrind.
+#[must_use]
+#[inline]
+pub fn monotonic() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a time that may be written.
+    if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) } != 0 {
+        // Linux has had this clock since 2.6, and calls of it fail only for one that is missing.
+        return Duration::ZERO;
+    }
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
 
 /// Makes the calling thread run only while its processor has nothing else to do (`SCHED_IDLE`, sched(7)).
 ///
@@ -80,9 +96,20 @@ impl OwnDescriptors {
 
 #[cfg(test)]
 mod tests {
-    use super::{OwnDescriptors, run_when_idle};
+    use super::{OwnDescriptors, monotonic, run_when_idle};
     use std::fs::File;
     use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_clock_goes_as_that_of_the_library() {
+        let (before, instant) = (monotonic(), Instant::now());
+        std::thread::sleep(Duration::from_millis(20));
+        let of_library = instant.elapsed();
+        let passed = monotonic() - before;
+        assert!(passed >= of_library && passed < of_library + Duration::from_secs(1), "{passed:?}, {of_library:?}");
+        assert!(!before.is_zero());
+    }
 
     #[test]
     fn descriptors_of_a_table_of_its_own_are_unknown_to_other_threads() {
