@@ -34,7 +34,7 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     #[new]
-    #[pyo3(signature = (hub, listen, options, tls, *, sock = None, loops = 1, asks = false, headers = vec![]))]
+    #[pyo3(signature = (hub, listen, options, tls, *, sock = None, loops = 1, reuse_port = false, asks = false, headers = vec![]))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor in Python")]
     fn new(
         py: Python<'_>,
@@ -44,6 +44,7 @@ impl Server {
         tls: Option<TlsOptions>,
         sock: Option<&Bound<'_, PyAny>>,
         loops: u32,
+        reuse_port: bool,
         asks: bool,
         headers: Vec<(String, String)>,
     ) -> PyResult<Self> {
@@ -63,7 +64,8 @@ impl Server {
         let here = loops == 0;
         let loops = loops.max(1);
         // Loops share a socket of the program.
-        let listeners = Arc::new(Listeners { sockets: sock.into_iter().collect(), ..Listeners::default() });
+        let sockets = sock.into_iter().collect();
+        let listeners = Arc::new(Listeners { sockets, beside_others: reuse_port, ..Listeners::default() });
         let plan = |number| -> PyResult<Plan> {
             let outbox = Arc::<Outbox>::default();
             let relay = side(outbox.clone())?;

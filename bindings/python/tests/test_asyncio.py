@@ -319,6 +319,22 @@ def test_pings_and_keepalive(run):
     run(main())
 
 
+@pytest.mark.parametrize("loops", [0, 1, 2])
+def test_servers_share_a_port_only_if_both_say_so(run, loops):
+    async def work():
+        async with tautline.serve(echo, "127.0.0.1", 0, loops=loops, reuse_port=True) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(OSError, match="in use"):
+                await tautline.serve(echo, "127.0.0.1", port, loops=loops)
+            async with tautline.serve(echo, "127.0.0.1", port, loops=loops, reuse_port=True):
+                for _ in range(20):
+                    async with tautline.connect(uri(server)) as ws:
+                        await ws.send("x")
+                        assert await ws.recv() == "x"
+
+    run(work())
+
+
 @pytest.mark.parametrize("loops", [0, 1])
 def test_keepalive_sets_the_latency_of_both_ends(run, loops):
     async def main():

@@ -1,5 +1,6 @@
 //! Whether a file is still the same.
 
+#[cfg(feature = "files")]
 use rustix::fs::{Statx, makedev};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +31,7 @@ impl Stamp {
         }
     }
 
+    #[cfg(feature = "files")]
     pub(crate) fn of_statx(found: &Statx) -> Self {
         Self {
             device: makedev(found.stx_dev_major, found.stx_dev_minor),

@@ -76,6 +76,7 @@ class Server:
         *,
         sock: socket.socket | None = None,
         loops: int = 1,
+        reuse_port: bool = False,
         asks: bool = False,
         headers: list[tuple[str, str]] = [],
     ) -> None: ...

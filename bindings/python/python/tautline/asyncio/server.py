@@ -114,6 +114,7 @@ class Server:
             arguments["tls"],
             sock=duplicate,
             loops=arguments["loops"],
+            reuse_port=arguments["reuse_port"],
             asks=arguments["asks"],
             headers=[] if server_header is None else [("Server", server_header)],
         )
@@ -378,6 +379,7 @@ def serve(
     sock: typing.Optional[socket.socket] = None,
     start_serving: bool = True,
     loops: int = 0,
+    reuse_port: typing.Optional[bool] = None,
     unix: bool = False,
     path: typing.Any = None,
     proxy_protocol_from: typing.Sequence[str] = (),
@@ -388,6 +390,7 @@ def serve(
 
     ``handler`` is a coroutine function, called with each connection. ``ssl`` is a :class:`tautline.tls.SSLContext`.
     ``sock`` is a stream socket that is bound, or that listens already; it is closed with the server. ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does.
+    With ``reuse_port``, servers of other processes may listen at the same port, and the kernel spreads clients over all.
     ``proxy_protocol_from`` and ``forwarded_from`` are networks of proxies, such as ``10.0.0.0/8``, or ``unix``: those
     whose connections begin with a header of the PROXY protocol, and those whose requests name the client in
     ``X-Forwarded-For``. ``remote_address`` is the client then. The other arguments are those of ``websockets``.
@@ -422,6 +425,7 @@ def serve(
         "port": port,
         "tls": None if ssl is None else options_of(ssl, server=True),
         "loops": loops,
+        "reuse_port": bool(reuse_port),
         "asks": any(hook is not None for hook in hooks),
         "origins": allowed_origins(origins),
         "select_subprotocol": select_subprotocol,
@@ -440,7 +444,6 @@ def unix_serve(handler: typing.Any, path: typing.Any = None, **kwargs: typing.An
 
 def _refuse(unsupported: dict[str, typing.Any]) -> None:
     defaults = {
-        "reuse_port": (None, True, False),
         "reuse_address": (None, True),
         "backlog": (100,),
         "family": (0,),
