@@ -10,7 +10,7 @@ use tautline_io::{Address, Driver, ListenOptions, activation, epoll};
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Listeners {
-    /// Listeners sockets that something else has made.
+    /// Listening sockets that something else has made.
     pub sockets: Vec<OwnedFd>,
     /// Whether other servers may listen at the same addresses.
     pub beside_others: bool,
@@ -99,7 +99,7 @@ fn not_to_listen_on(error: io::Error) -> Error {
 
 /// Checks that no other server listens at an address that loops share by `SO_REUSEPORT`.
 ///
-/// Another server of the same user could share it unnoticed, and the kernel would spread clients over both. Listeners once
+/// Another server of the same user could share it unnoticed, and the kernel would spread clients over both. Listening once
 /// without that option fails then.
 fn refuse_occupied(address: &Address) -> Result<(), Error> {
     if !matches!(address, Address::Tcp(at) if at.port() != 0) {
