@@ -118,6 +118,7 @@ impl Buf {
     ///
     /// # Panics
     /// If fewer than `n` bytes are filled.
+    #[inline]
     pub fn take(&mut self, n: usize) {
         assert!(n <= self.len(), "take past the filled bytes");
         self.head += n;

@@ -32,12 +32,14 @@ impl Deferred {
     const RETRY: Duration = Duration::from_millis(2);
 
     /// When the earliest work is due.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
         let orphan = self.orphans.front().map(|&(at, _)| at);
         [self.accept, self.retry, orphan].into_iter().flatten().min()
     }
 
     /// `timeout`, but at most the time until the earliest work is due.
+    #[inline]
     pub(crate) fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(chore) = self.next() else { return timeout };
         let chore = chore.saturating_duration_since(Instant::now());

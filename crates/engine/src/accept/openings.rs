@@ -59,8 +59,9 @@ impl Openings {
         if self.has_served {
             self.served_at = Some(now);
             self.has_served = false;
+        } else if !self.are_alone {
+            self.are_alone = self.served_at.is_none_or(|at| now.saturating_sub(at) >= QUIET);
         }
-        self.are_alone = self.served_at.is_none_or(|at| now.saturating_sub(at) >= QUIET);
     }
 
     /// Others have something to do in this turn. Turns are short from now on.

@@ -119,7 +119,15 @@ impl<P: Poll> Driver<P> {
 
     /// Receives once, and once more if the peer's end is all that lies behind the bytes: it needs no turn of its own.
     fn receive(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
-        if self.receive_once(token, buffer, sink) && self.unqueue(token) && self.goes_on(token, sink) {
+        if self.receive_once(token, buffer, sink) {
+            self.receive_end(token, buffer, sink);
+        }
+    }
+
+    /// Receives the peer's end.
+    #[cold]
+    fn receive_end(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
+        if self.unqueue(token) && self.goes_on(token, sink) {
             self.receive_once(token, buffer, sink);
         }
     }
@@ -134,6 +142,7 @@ impl<P: Poll> Driver<P> {
     }
 
     /// Receives. Returns whether it was queued although nothing but the peer's end lies behind the bytes.
+    #[inline(always)]
     fn receive_once(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) -> bool {
         let Some(conn) = self.slots.get_mut(token) else { return false };
         let start = self.config.headroom;
