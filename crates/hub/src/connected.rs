@@ -1,6 +1,7 @@
 //! A connection of the hub on its loop: subscriptions, and messages on their way to the log.
 
 use crate::access::Access;
+use crate::account::Account;
 use crate::asked::Asking;
 use crate::config::Kind;
 use crate::log::Append;
@@ -41,14 +42,15 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// Counts its memory in `bytes`, the sum of all clients of the loop.
-    pub(crate) fn settle(&mut self, bytes: &mut usize) {
+    /// Counts its memory in that of the loop.
+    pub(crate) fn settle(&mut self, account: &mut Account) {
         let waiting = self.waiting.capacity() * size_of::<(Arc<str>, Append)>() + self.waiting_texts;
         let taken = self.taken.as_ref().map_or(0, |taken| taken.memory());
         let access = self.access.as_ref().map_or(0, |access| access.memory());
         let asking = self.asking.as_ref().map_or(0, |asking| asking.memory());
         let now = size_of::<Self>() + map_memory(&self.subscriptions) + waiting + taken + access + asking;
-        *bytes = *bytes - self.told + now;
+        account.bytes = account.bytes - self.told + now;
+        account.is_changed = true;
         self.told = now;
     }
 

@@ -419,10 +419,9 @@ impl HubHandler {
     }
 
     /// Counts the memory of a connection.
-    fn settle(&mut self, conn: ConnId) {
+    pub(crate) fn settle(&mut self, conn: ConnId) {
         if let Some(client) = self.conns.get_mut(&conn) {
-            client.settle(&mut self.account.bytes);
-            self.account.is_changed = true;
+            client.settle(&mut self.account);
         }
     }
 }

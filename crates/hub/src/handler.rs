@@ -280,8 +280,7 @@ impl HubHandler {
         let client = self.conns.entry(id).or_default();
         client.subscriptions.insert(topic.clone(), subscription);
         client.parts += subscription.part as usize;
-        client.settle(&mut self.account.bytes);
-        self.account.is_changed = true;
+        client.settle(&mut self.account);
         if kind == Kind::Plain {
             conn.text(&Object::new("subscribed").text("topic", topic).end());
         } else {
@@ -331,8 +330,7 @@ impl HubHandler {
         let Some(client) = self.conns.get_mut(&id) else { return };
         let Some(subscription) = client.subscriptions.remove(topic) else { return };
         client.parts -= subscription.part as usize;
-        client.settle(&mut self.account.bytes);
-        self.account.is_changed = true;
+        client.settle(&mut self.account);
         conn.unsubscribe(topic);
         let user = self.user(id);
         self.end(id, topic, subscription, user.as_deref());

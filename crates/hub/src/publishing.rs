@@ -85,8 +85,7 @@ impl HubHandler {
             if id.is_some() {
                 client.blocked_on = id.map(Into::into);
                 client.begin_repeating(most_taken);
-                client.settle(&mut self.account.bytes);
-                self.account.is_changed = true;
+                client.settle(&mut self.account);
             }
             conn.text(&not_now("too many messages wait for the log", id));
             return Ok(());
@@ -100,8 +99,7 @@ impl HubHandler {
         client.waiting_texts += texts(topic, &append);
         client.waiting.push_back((topic.clone(), append));
         self.rules.publish(grant.namespace);
-        client.settle(&mut self.account.bytes);
-        self.account.is_changed = true;
+        client.settle(&mut self.account);
         self.append_next(conn.id());
         Ok(())
     }
@@ -112,11 +110,11 @@ impl HubHandler {
         let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
         let Some((topic, mut append)) = client.waiting.pop_front() else {
             client.waiting = VecDeque::new();
-            return client.settle(&mut self.account.bytes);
+            return client.settle(&mut self.account);
         };
         client.waiting_bytes -= append.data.len();
         client.waiting_texts -= texts(&topic, &append);
-        client.settle(&mut self.account.bytes);
+        client.settle(&mut self.account);
         client.is_appending = true;
         let id = append.id.take();
         client.appending.clone_from(&id);
@@ -164,7 +162,6 @@ impl HubHandler {
         }
         self.append_next(conn);
         self.hub.account.log.tell(|| self.hub.log.memory());
-        self.account.is_changed = true;
         self.tell_memory(shard, conn);
     }
 
@@ -195,8 +192,7 @@ impl HubHandler {
             Held::Asked(number) => {
                 if let Some(client) = self.conns.get_mut(&id) {
                     client.asking.get_or_insert_default().ask(number, message);
-                    client.settle(&mut self.account.bytes);
-                    self.account.is_changed = true;
+                    client.settle(&mut self.account);
                 }
                 Ok(true)
             }
@@ -208,8 +204,7 @@ impl HubHandler {
         let Some(client) = self.conns.get_mut(&conn.id()) else { return Ok(false) };
         let Some(asking) = &mut client.asking else { return Ok(false) };
         asking.hold(conn, message, &self.hub.config)?;
-        client.settle(&mut self.account.bytes);
-        self.account.is_changed = true;
+        client.settle(&mut self.account);
         Ok(true)
     }
 
@@ -281,10 +276,7 @@ impl HubHandler {
                 }
             }
         }
-        if let Some(client) = self.conns.get_mut(&id) {
-            client.settle(&mut self.account.bytes);
-            self.account.is_changed = true;
-        }
+        self.settle(id);
         self.tell_memory(&mut conn.shard(), id);
     }
 }
