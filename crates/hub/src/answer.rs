@@ -62,10 +62,8 @@ impl Fault {
 
 pub(crate) fn response(status: u16, mut body: String) -> Response<Vec<u8>> {
     body.push('\n');
-    let mut response = Response::new(body.into_bytes());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = of_type("application/json", status, body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     match status {
         401 => _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
@@ -73,5 +71,17 @@ pub(crate) fn response(status: u16, mut body: String) -> Response<Vec<u8>> {
         429 | 503 => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
         _ => {}
     }
+    response
+}
+
+/// The reason of a status, for people.
+pub(crate) fn plain(status: u16, reason: &str) -> Response<Vec<u8>> {
+    of_type("text/plain; charset=utf-8", status, format!("{reason}\n"))
+}
+
+pub(crate) fn of_type(kind: &'static str, status: u16, body: String) -> Response<Vec<u8>> {
+    let mut response = Response::new(body.into_bytes());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

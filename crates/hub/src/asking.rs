@@ -10,7 +10,7 @@ use crate::rules::{About, Hooks, Identity, Rules, TokenError};
 use crate::shared::Shared;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use tautline::http::{HeaderValue, Response, StatusCode, header};
+use tautline::http::{Response, StatusCode};
 use tautline::{ConnId, Push, Reply, Request, Ticket, Upgrade};
 
 /// The questions of a loop.
@@ -252,12 +252,4 @@ fn event(kind: &str, user: Option<&str>, conn: String) -> Map<String, Value> {
 
 fn text(body: Map<String, Value>) -> String {
     Value::Object(body).to_string()
-}
-
-/// The answer to a request to connect that is not allowed.
-pub(crate) fn refusal((status, reason): &Refusal) -> Response<Vec<u8>> {
-    let mut response = Response::new(format!("{reason}\n").into_bytes());
-    *response.status_mut() = StatusCode::from_u16(*status).unwrap_or(StatusCode::FORBIDDEN);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }

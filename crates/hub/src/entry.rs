@@ -1,8 +1,9 @@
 //! The entry of connections: tokens, their expiry, and rules that change.
 
 use crate::access::{Access, Arriving, check_subscription, code};
+use crate::answer::plain;
 use crate::asked::{Pace, RESUME, Turn};
-use crate::asking::{Decided, refusal};
+use crate::asking::Decided;
 use crate::connected::Connected;
 use crate::credentials::{Found, find, now};
 use crate::events;
@@ -78,7 +79,7 @@ impl HubHandler {
             let identity = arriving.map(|(_, identity)| identity);
             return self.questions.connect(asked, request, identity, |found| match found {
                 Ok(_) => Decided::Upgrade(upgrade),
-                Err(refused) => Decided::Respond(refusal(refused)),
+                Err((status, reason)) => Decided::Respond(plain(*status, reason)),
             });
         }
         self.arriving = arriving;
@@ -445,9 +446,7 @@ fn timer(left: Duration) -> Duration {
 
 /// The answer to a request without a right to connect.
 fn unauthorized(reason: &str) -> Reply {
-    let mut response = tautline::http::Response::new(format!("{reason}\n").into_bytes());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    let mut response = plain(401, reason);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     Reply::Respond(response)
 }

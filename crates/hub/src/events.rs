@@ -5,8 +5,8 @@
 //! brings back as `Last-Event-ID`.
 
 use crate::access::Arriving;
-use crate::answer::Fault;
-use crate::asking::{self, Decided, Questions};
+use crate::answer::{Fault, plain};
+use crate::asking::{Decided, Questions};
 use crate::config::{Config, Kind as TopicKind};
 use crate::credentials::{Found, find};
 use crate::log::Position;
@@ -128,7 +128,7 @@ fn try_begin(
     };
     let (identity, of_rules, shared) = (arriving.map(|(_, identity)| identity), rules.clone(), shared.clone());
     let reply = questions.connect((hub, rules, hooks), request, identity, move |found| match found {
-        Err(refusal) => Decided::Respond(with(asking::refusal(refusal), &shared)),
+        Err((status, reason)) => Decided::Respond(with(plain(*status, reason), &shared)),
         Ok(identity) => match check(&of_rules, identity, &wanted) {
             Ok(()) => Decided::Push(stream(topics, places, (&of_rules, &shared))),
             Err(fault) => Decided::Respond(with(refused(&fault), &shared)),

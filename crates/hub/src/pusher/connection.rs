@@ -7,8 +7,9 @@ use super::name::{Channel, Kind, MOST_EVENT, MOST_INFO, OF_USER, fits_user, room
 use super::room::Room;
 use super::wire::{self, Message, SignIn, Subscribe, code};
 use crate::account::Account;
+use crate::answer::plain;
 use crate::asked::{Asking, Step, Turn};
-use crate::asking::{Decided, Held, Matter, Questions, Wish, refusal};
+use crate::asking::{Decided, Held, Matter, Questions, Wish};
 use crate::config::Kind as TopicKind;
 use crate::credentials::{now, parameter};
 use crate::hooks::Verdict;
@@ -176,7 +177,7 @@ pub(crate) fn admit(
     questions.connect((hub, rules, hooks), request, None, |found| match found {
         // It is told by a code of the protocol, or it would come again and again.
         Ok(_) | Err((400..500, _)) => Decided::Upgrade(upgrade),
-        Err(refused) => Decided::Respond(refusal(refused)),
+        Err((status, reason)) => Decided::Respond(plain(*status, reason)),
     })
 }
 

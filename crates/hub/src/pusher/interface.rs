@@ -5,6 +5,7 @@ use super::channels::message;
 use super::name::{Channel, Kind, MOST_EVENT, OF_USER, fits_user, room_topic, user_of};
 use super::signature::is_md5;
 use super::wire;
+use crate::answer::{of_type, plain};
 use crate::config::Kind as TopicKind;
 use crate::credentials::now;
 use crate::handler::HubHandler;
@@ -16,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
-use tautline::http::{HeaderValue, Method, Response, StatusCode, header};
+use tautline::http::{HeaderValue, Method, header};
 use tautline::{Reply, Request};
 
 pub(crate) const PATH: &str = "/apps/";
@@ -62,14 +63,10 @@ impl HubHandler {
             return None;
         }
         let path = request.http.uri().path().strip_prefix(PATH)?;
-        let (status, body) = match self.try_app(path, request) {
-            Ok(answer) => (200, answer.to_string()),
-            Err((status, reason)) => (status, format!("{reason}\n")),
+        let mut response = match self.try_app(path, request) {
+            Ok(answer) => of_type("application/json", 200, answer.to_string()),
+            Err((status, reason)) => plain(status, reason),
         };
-        let mut response = Response::new(body.into_bytes());
-        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let kind = if status == 200 { "application/json" } else { "text/plain; charset=utf-8" };
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Some(Reply::Respond(response))
     }
