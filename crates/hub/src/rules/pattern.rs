@@ -1,6 +1,5 @@
 //! Patterns of topics' names.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// A pattern for names of topics.
@@ -72,12 +71,6 @@ impl FromStr for Pattern {
             return Err(format!("{text:?}: `*` stands at the end, or for a whole segment between colons"));
         }
         Ok(Self { text: text.into() })
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Rights to a topic.
 
-use std::fmt;
 use std::ops::BitOr;
 
 /// The rights of a connection in a topic.
@@ -41,12 +40,5 @@ impl BitOr for Rights {
 
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
-    }
-}
-
-impl fmt::Display for Rights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = RIGHTS.into_iter().filter(|(_, right)| self.has(*right)).map(|(name, _)| name).collect();
-        f.write_str(&names.join(", "))
     }
 }

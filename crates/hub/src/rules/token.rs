@@ -6,7 +6,6 @@ use super::rights::Rights;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,12 +103,6 @@ impl TokenError {
             Self::Revoked => "the user's tokens are revoked",
             Self::OtherUser => "the token is of another user; open another connection",
         }
-    }
-}
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
     }
 }
 
