@@ -104,11 +104,7 @@ impl Rules {
             rules.max_sessions = sessions.map_or(rules.max_sessions, |number| number as usize);
             rules.limits = limits(&table)?;
         }
-        let apps = top.tables("app", &APP)?;
-        if apps.len() > MOST_APPS {
-            return Err(top.error("app", format!("more than {MOST_APPS} apps")));
-        }
-        for table in apps {
+        for table in top.tables("app", &APP, MOST_APPS)? {
             let app = app(&table, &mut files)?;
             if let Some(other) = rules.apps.iter().find(|other| other.id == app.id || other.key == app.key) {
                 return Err(table.error("id", format!("the app `{}` has this id or key already", other.id)));
@@ -125,15 +121,8 @@ impl Rules {
             rules.events = events(&table)?;
         }
         rules.revoked = top.texts("revoked")?.into_iter().map(str::to_owned).collect();
-        let tables = top.tables("namespace", &NAMESPACE)?;
-        if tables.len() > MOST_NAMESPACES {
-            return Err(top.error("namespace", format!("more than {MOST_NAMESPACES} namespaces")));
-        }
-        let keys = top.tables("key", &KEY)?;
-        if keys.len() > MOST_KEYS {
-            return Err(top.error("key", format!("more than {MOST_KEYS} keys")));
-        }
-        for table in keys {
+        let tables = top.tables("namespace", &NAMESPACE, MOST_NAMESPACES)?;
+        for table in top.tables("key", &KEY, MOST_KEYS)? {
             let key = api_key(&table, &mut files)?;
             if rules.api_keys.iter().any(|other| other.name == key.name) {
                 return Err(table.error("name", format!("two keys have the name `{}`", key.name)));

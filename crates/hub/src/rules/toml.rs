@@ -100,10 +100,13 @@ impl<'a> Table<'a> {
         Self::new(self.document, (table, value.span()), known).map(Some)
     }
 
-    pub(super) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Self>, RulesError> {
+    pub(super) fn tables(&self, key: &str, known: &[&str], most: usize) -> Result<Vec<Self>, RulesError> {
         let Some(value) = self.entries.get(key) else { return Ok(Vec::new()) };
         let wrong = || self.wrong(key, &format!("a list of tables: write [[{key}]]"));
         let list = value.get_ref().as_array().ok_or_else(wrong)?;
+        if list.len() > most {
+            return Err(self.error(key, format!("more than {most} {key}s")));
+        }
         let table = |value: &'a Spanned<DeValue<'a>>| {
             let table = value.get_ref().as_table().ok_or_else(wrong)?;
             Self::new(self.document, (table, value.span()), known)
