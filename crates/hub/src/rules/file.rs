@@ -205,14 +205,21 @@ fn tokens(table: &Table<'_>, files: &mut Files<'_>) -> Result<Tokens, RulesError
     tokens.query = named(table, "query")?;
     tokens.login = seconds("login-within", 600)?.unwrap_or(tokens.login);
     tokens.refresh = seconds("refresh-before", 3_600)?.unwrap_or(tokens.refresh);
+    let pages = origins(table, "any page could use the cookie of its visitors: name the pages")?;
+    tokens.origins = pages.unwrap_or(tokens.origins);
+    Ok(tokens)
+}
+
+/// The pages that may ask; `None` if none is named. `fault` says why they cannot be all.
+fn origins(table: &Table<'_>, fault: &str) -> Result<Option<Origins>, RulesError> {
     let origins = table.texts("origins")?;
     if origins.contains(&"*") {
-        return Err(table.error("origins", "any page could use the cookie of its visitors: name the pages"));
+        return Err(table.error("origins", fault));
     }
-    if !origins.is_empty() {
-        tokens.origins = Origins::list(origins).map_err(|error| table.error("origins", error.to_string()))?;
+    if origins.is_empty() {
+        return Ok(None);
     }
-    Ok(tokens)
+    Origins::list(origins).map(Some).map_err(|error| table.error("origins", error.to_string()))
 }
 
 /// The name of a cookie or parameter.
@@ -318,14 +325,8 @@ fn app(table: &Table<'_>, files: &mut Files<'_>) -> Result<App, RulesError> {
 }
 
 fn events(table: &Table<'_>) -> Result<EventRules, RulesError> {
-    let mut events = EventRules::default();
-    let origins = table.texts("origins")?;
-    if origins.contains(&"*") {
-        return Err(table.error("origins", "any page could read with the cookie of its visitors: name the pages"));
-    }
-    if !origins.is_empty() {
-        events.origins = Some(Origins::list(origins).map_err(|error| table.error("origins", error.to_string()))?);
-    }
+    let origins = origins(table, "any page could read with the cookie of its visitors: name the pages")?;
+    let mut events = EventRules { origins, ..EventRules::default() };
     let number = |key, most| Ok(table.number(key, 0..=most)?.map(|number| number as usize));
     events.most = number("most", 10_000_000)?.unwrap_or(events.most);
     events.per_address = number("per-address", 10_000_000)?.unwrap_or(events.per_address);
