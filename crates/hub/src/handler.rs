@@ -177,21 +177,20 @@ impl HubHandler {
         request: &Request<'_>,
         (text, turn): (&str, Turn),
     ) -> Result<(), &'static str> {
-        if request.action == "ping" {
-            let id = request.id.as_deref().filter(|id| self.hub.config.fits(id));
-            conn.text(&Object::new("pong").optional("id", id).end());
-            return Ok(());
-        }
-        if request.action == "hello" {
-            return self.greet(conn, request.version);
-        }
-        if request.action == "token" {
-            return self.take_token(conn, request.token.as_deref());
-        }
-        if !["subscribe", "unsubscribe", "publish"].contains(&&*request.action) {
-            return Err(
-                "this type of message is not known: write subscribe, unsubscribe, publish, token, ping or hello",
-            );
+        match &*request.action {
+            "ping" => {
+                let id = request.id.as_deref().filter(|id| self.hub.config.fits(id));
+                conn.text(&Object::new("pong").optional("id", id).end());
+                return Ok(());
+            }
+            "hello" => return self.greet(conn, request.version),
+            "token" => return self.take_token(conn, request.token.as_deref()),
+            "subscribe" | "unsubscribe" | "publish" => {}
+            _ => {
+                return Err(
+                    "this type of message is not known: write subscribe, unsubscribe, publish, token, ping or hello",
+                );
+            }
         }
         if self.is_unknown(conn.id()) {
             return Err("this hub needs a token: send one in the first message");
