@@ -2,7 +2,7 @@
 
 use crate::rules::Limits;
 use crate::sessions::Rates;
-use std::net::IpAddr;
+use crate::streams;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline::Address;
@@ -120,17 +120,9 @@ impl Bounds {
     }
 }
 
-/// The name of an address. One network of IPv6 is one source: its owner has all of its addresses.
+/// The name of the source of an address. A network of IPv6 is one: its owner has all of its addresses.
 fn source(peer: &Address) -> String {
-    match peer {
-        Address::Tcp(at) => match at.ip().to_canonical() {
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => {
-                format!("{:x}:{:x}:{:x}:{:x}", ip.segments()[0], ip.segments()[1], ip.segments()[2], ip.segments()[3])
-            }
-        },
-        _ => "unix".to_owned(),
-    }
+    streams::source(peer).map_or_else(|| "unix".to_owned(), |ip| ip.to_string())
 }
 
 #[cfg(test)]

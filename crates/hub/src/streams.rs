@@ -52,7 +52,7 @@ fn has_room(streams: &HashMap<Option<IpAddr>, usize>, peer: &Address, rules: &Ev
 }
 
 /// The source that an address counts for: a host of IPv6 has a network of 64 bits.
-fn source(peer: &Address) -> Option<IpAddr> {
+pub(crate) fn source(peer: &Address) -> Option<IpAddr> {
     let Address::Tcp(address) = peer else { return None };
     Some(match address.ip().to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
