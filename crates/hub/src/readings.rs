@@ -4,7 +4,6 @@
 //! alone never add up to a [lag](crate::Config::max_lag).
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::Hash;
 use std::sync::Arc;
 use tautline::ConnId;
 use tautline::layers::engine::sized::{map_memory, shrink_map, table};
@@ -13,26 +12,20 @@ use tautline::layers::engine::sized::{map_memory, shrink_map, table};
 const MOST: usize = 32;
 
 /// A subscriber of a topic.
-type Reader<C> = (Arc<str>, C);
+type Reader = (Arc<str>, ConnId);
 
-/// The pages of connections, which are known by `C`.
-pub(crate) struct Readings<C = ConnId> {
+/// The pages of connections.
+#[derive(Default)]
+pub(crate) struct Readings {
     /// The number of the last reading.
     last: u64,
     running: usize,
     /// Subscribers that wait for a place, in the order of their requests. Each is there once, however often it asks.
-    waiting: VecDeque<Reader<C>>,
-    known: HashSet<Reader<C>>,
+    waiting: VecDeque<Reader>,
+    known: HashSet<Reader>,
     /// Connections with a page on its way, and the number of all topics that wait for one.
-    pages: HashMap<C, Pages>,
+    pages: HashMap<ConnId, Pages>,
     topics: usize,
-}
-
-impl<C> Default for Readings<C> {
-    fn default() -> Self {
-        let (waiting, known, pages) = (VecDeque::new(), HashSet::new(), HashMap::new());
-        Self { last: 0, running: 0, waiting, known, pages, topics: 0 }
-    }
 }
 
 /// The pages of a connection.
@@ -48,10 +41,10 @@ struct Pages {
     waiting: VecDeque<Arc<str>>,
 }
 
-impl<C: Copy + Eq + Hash> Readings<C> {
+impl Readings {
     /// Its memory, in bytes, without the topics' names.
     pub(crate) fn memory(&self) -> usize {
-        let reader = size_of::<Reader<C>>();
+        let reader = size_of::<Reader>();
         let waiting = self.waiting.capacity() * reader + table(self.known.capacity(), reader);
         // A queue of topics is two thirds full.
         waiting + map_memory(&self.pages) + self.topics * size_of::<Arc<str>>() * 3 / 2
@@ -59,7 +52,7 @@ impl<C: Copy + Eq + Hash> Readings<C> {
 
     /// The number of a new reading. `None` if the subscriber has to wait until [`next`](Self::next) or [`free`](Self::free) returns
     /// it.
-    pub(crate) fn begin(&mut self, topic: &Arc<str>, conn: C) -> Option<u64> {
+    pub(crate) fn begin(&mut self, topic: &Arc<str>, conn: ConnId) -> Option<u64> {
         let is_busy = self.pages.get(&conn).is_some_and(|pages| pages.reading.is_some());
         if self.running >= MOST && !is_busy {
             let reader = (topic.clone(), conn);
@@ -74,7 +67,7 @@ impl<C: Copy + Eq + Hash> Readings<C> {
     }
 
     /// The number of a page that needs no reading. `None` if the subscriber has to wait until [`free`](Self::free) returns it.
-    pub(crate) fn deliver(&mut self, topic: &Arc<str>, conn: C) -> Option<u64> {
+    pub(crate) fn deliver(&mut self, topic: &Arc<str>, conn: ConnId) -> Option<u64> {
         let pages = self.pages.entry(conn).or_default();
         if pages.reading.is_some() {
             if !pages.waiting.contains(topic) {
@@ -94,14 +87,14 @@ impl<C: Copy + Eq + Hash> Readings<C> {
     }
 
     /// The page of a reading was delivered, or there is none. Returns the connection's next topic.
-    pub(crate) fn free(&mut self, conn: C, reading: u64) -> Option<Arc<str>> {
+    pub(crate) fn free(&mut self, conn: ConnId, reading: u64) -> Option<Arc<str>> {
         let pages = self.pages.get_mut(&conn).filter(|pages| pages.reading == Some(reading))?;
         pages.reading = None;
         self.next_of(conn)
     }
 
     /// The page of a reading was queued. Whether it still waits there.
-    pub(crate) fn queue(&mut self, conn: C, reading: u64) -> bool {
+    pub(crate) fn queue(&mut self, conn: ConnId, reading: u64) -> bool {
         let Some(pages) = self.pages.get_mut(&conn).filter(|pages| pages.reading == Some(reading)) else {
             return false;
         };
@@ -110,14 +103,14 @@ impl<C: Copy + Eq + Hash> Readings<C> {
     }
 
     /// Nothing waits for the connection any more. Returns the reading of a page that had waited.
-    pub(crate) fn drain(&mut self, conn: C) -> Option<u64> {
+    pub(crate) fn drain(&mut self, conn: ConnId) -> Option<u64> {
         let pages = self.pages.get_mut(&conn)?;
         pages.drained = true;
         pages.reading.filter(|_| pages.waits)
     }
 
     /// The topic that waits for a page of this connection, unless one is on its way.
-    pub(crate) fn next_of(&mut self, conn: C) -> Option<Arc<str>> {
+    pub(crate) fn next_of(&mut self, conn: ConnId) -> Option<Arc<str>> {
         let pages = self.pages.get_mut(&conn).filter(|pages| pages.reading.is_none())?;
         let next = pages.waiting.pop_front();
         if next.is_none() {
@@ -130,14 +123,14 @@ impl<C: Copy + Eq + Hash> Readings<C> {
     }
 
     /// A connection has ended.
-    pub(crate) fn forget(&mut self, conn: C) {
+    pub(crate) fn forget(&mut self, conn: ConnId) {
         if let Some(pages) = self.pages.remove(&conn) {
             self.topics -= pages.waiting.len();
         }
     }
 
     /// The subscriber that has waited longest, if there is a place for it.
-    pub(crate) fn next(&mut self) -> Option<Reader<C>> {
+    pub(crate) fn next(&mut self) -> Option<Reader> {
         let reader = if self.running < MOST { self.waiting.pop_front() } else { None }?;
         self.known.remove(&reader);
         if self.waiting.is_empty() {
@@ -152,56 +145,61 @@ impl<C: Copy + Eq + Hash> Readings<C> {
 mod tests {
     use super::{MOST, Readings};
     use std::sync::Arc;
+    use tautline::ConnId;
+
+    fn conn(index: usize) -> ConnId {
+        format!("0.{index}.0").parse().unwrap()
+    }
 
     #[test]
     fn a_connection_gets_one_page_at_a_time_of_its_topics_in_turn() {
-        let mut readings = Readings::<usize>::default();
+        let mut readings = Readings::default();
         let [a, b, c]: [Arc<str>; 3] = ["a", "b", "c"].map(Into::into);
-        let first = readings.begin(&a, 1).unwrap();
+        let first = readings.begin(&a, conn(1)).unwrap();
         for topic in [&b, &c, &b] {
-            assert_eq!(readings.begin(topic, 1), None);
+            assert_eq!(readings.begin(topic, conn(1)), None);
         }
-        assert!(readings.begin(&a, 2).is_some(), "another connection does not wait");
-        assert_eq!(readings.free(1, first + 7), None, "another reading");
-        assert_eq!(readings.next_of(1), None, "a page is on its way");
+        assert!(readings.begin(&a, conn(2)).is_some(), "another connection does not wait");
+        assert_eq!(readings.free(conn(1), first + 7), None, "another reading");
+        assert_eq!(readings.next_of(conn(1)), None, "a page is on its way");
         // The first topic has more.
-        assert_eq!(readings.begin(&a, 1), None);
-        assert_eq!(readings.free(1, first).as_deref(), Some("b"));
+        assert_eq!(readings.begin(&a, conn(1)), None);
+        assert_eq!(readings.free(conn(1), first).as_deref(), Some("b"));
         // Nothing is missing in it.
-        assert_eq!(readings.next_of(1).as_deref(), Some("c"));
-        let second = readings.deliver(&c, 1).unwrap();
-        assert_eq!(readings.free(1, first), None, "freed twice");
-        assert_eq!(readings.free(1, second).as_deref(), Some("a"));
-        assert_eq!((readings.next_of(1), readings.pages.len()), (None, 1));
+        assert_eq!(readings.next_of(conn(1)).as_deref(), Some("c"));
+        let second = readings.deliver(&c, conn(1)).unwrap();
+        assert_eq!(readings.free(conn(1), first), None, "freed twice");
+        assert_eq!(readings.free(conn(1), second).as_deref(), Some("a"));
+        assert_eq!((readings.next_of(conn(1)), readings.pages.len()), (None, 1));
     }
 
     #[test]
     fn a_page_that_was_queued_is_delivered_once_the_connection_has_drained() {
-        let mut readings = Readings::<usize>::default();
+        let mut readings = Readings::default();
         let topic: Arc<str> = "a".into();
-        assert_eq!(readings.drain(1), None, "no page");
-        let first = readings.begin(&topic, 1).unwrap();
-        assert_eq!(readings.drain(1), None, "of something else");
-        assert!(!readings.queue(1, first), "the news of the drain came first");
-        assert_eq!(readings.free(1, first), None);
-        let second = readings.begin(&topic, 1).unwrap();
-        assert!(!readings.queue(1, first), "another page");
-        assert!(readings.queue(1, second));
-        assert_eq!(readings.drain(1), Some(second));
-        readings.forget(1);
-        assert!(!readings.queue(1, second), "the connection has ended");
+        assert_eq!(readings.drain(conn(1)), None, "no page");
+        let first = readings.begin(&topic, conn(1)).unwrap();
+        assert_eq!(readings.drain(conn(1)), None, "of something else");
+        assert!(!readings.queue(conn(1), first), "the news of the drain came first");
+        assert_eq!(readings.free(conn(1), first), None);
+        let second = readings.begin(&topic, conn(1)).unwrap();
+        assert!(!readings.queue(conn(1), first), "another page");
+        assert!(readings.queue(conn(1), second));
+        assert_eq!(readings.drain(conn(1)), Some(second));
+        readings.forget(conn(1));
+        assert!(!readings.queue(conn(1), second), "the connection has ended");
     }
 
     #[test]
     fn connections_wait_for_a_place_in_their_order() {
-        let mut readings = Readings::<usize>::default();
+        let mut readings = Readings::default();
         let topic: Arc<str> = "a".into();
-        (0..10).for_each(|index| assert!(readings.begin(&topic, index).is_some()));
+        (0..10).for_each(|index| assert!(readings.begin(&topic, conn(index)).is_some()));
         for index in 10..100 {
-            assert_eq!(readings.begin(&topic, index).is_some(), index < MOST);
+            assert_eq!(readings.begin(&topic, conn(index)).is_some(), index < MOST);
         }
         assert_eq!(readings.next(), None);
         readings.end();
-        assert_eq!(readings.next(), Some((topic, MOST)));
+        assert_eq!(readings.next(), Some((topic, conn(MOST))));
     }
 }
