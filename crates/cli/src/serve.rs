@@ -679,15 +679,10 @@ impl Arguments {
             Preset::ManyConnections => Config::many_connections(),
             Preset::UntrustedInternet => Config::untrusted_internet(),
         };
-        if let Some(bytes) = self.messages.max_message {
-            config.limits.max_message = bytes;
-        }
-        if let Some(count) = loops.max_connections {
-            config.limits.max_connections = count;
-        }
-        if let Some(bytes) = loops.memory_budget {
-            config.limits.memory = bytes;
-        }
+        let limits = &mut config.limits;
+        limits.max_message = self.messages.max_message.unwrap_or(limits.max_message);
+        limits.max_connections = loops.max_connections.unwrap_or(limits.max_connections);
+        limits.memory = loops.memory_budget.unwrap_or(limits.memory);
         self.common.proxied.apply(&mut config);
         self.deadlines.apply(&mut config)?;
         let cpus = cpus()?.len();

@@ -40,18 +40,17 @@ pub(super) struct OffloadArguments {
     record_threads: Option<u16>,
 }
 
-/// The messages that several threads seal.
+/// The size from which several threads seal a message, if any.
 #[derive(Clone, Copy, Debug)]
-enum Large {
-    None,
-    From(usize),
-}
+struct Large(Option<usize>);
 
 fn large(text: &str) -> Result<Large, String> {
     match text {
-        "off" => Ok(Large::None),
-        "auto" => Ok(Large::From(Records::default().min_message)),
-        _ => amount::some_bytes(text).map(Large::From).map_err(|error| format!("{error}; or auto, or off")),
+        "off" => Ok(Large(None)),
+        "auto" => Ok(Large(Some(Records::default().min_message))),
+        _ => amount::some_bytes(text)
+            .map(|bytes| Large(Some(bytes)))
+            .map_err(|error| format!("{error}; or auto, or off")),
     }
 }
 
@@ -59,28 +58,22 @@ impl OffloadArguments {
     pub(super) fn apply(&self, config: &mut Config) -> Result<(), Failure> {
         let offload = &mut config.offload;
         offload.threads = self.handshake_threads.map(usize::from);
-        if let Some(shortest) = self.handshake_min_signature {
-            offload.min_signature = Duration::from_micros(shortest);
-        }
-        if let Some(most) = self.handshake_max_waiting {
-            offload.max_waiting = most;
-        }
-        if let Some(longest) = self.handshake_max_wait {
-            offload.max_wait = Duration::from_millis(longest);
-        }
+        offload.min_signature = self.handshake_min_signature.map_or(offload.min_signature, Duration::from_micros);
+        offload.max_waiting = self.handshake_max_waiting.unwrap_or(offload.max_waiting);
+        offload.max_wait = self.handshake_max_wait.map_or(offload.max_wait, Duration::from_millis);
         if let Some(longest) = self.handshake_max_stall {
             offload.max_stall = (longest > 0).then(|| Duration::from_millis(longest));
         }
         let threads = self.record_threads.map(usize::from);
-        offload.records = match self.offload_records {
-            Large::None if threads.is_some() => return Err(Failure::usage("--record-threads needs --offload-records")),
-            Large::None => None,
-            Large::From(min_message) => {
-                let mut records = Records::default().with_min_message(min_message);
-                records.threads = threads;
-                Some(records)
-            }
-        };
+        let Large(min_message) = self.offload_records;
+        if threads.is_some() && min_message.is_none() {
+            return Err(Failure::usage("--record-threads needs --offload-records"));
+        }
+        offload.records = min_message.map(|bytes| {
+            let mut records = Records::default().with_min_message(bytes);
+            records.threads = threads;
+            records
+        });
         Ok(())
     }
 }
