@@ -97,18 +97,6 @@ impl Children {
         }
     }
 
-    pub(super) fn set_serving(&mut self, worker: Pid) {
-        if let Some(child) = self.find_mut(worker) {
-            child.serves = true;
-        }
-    }
-
-    pub(super) fn set_moved(&mut self, worker: Pid) {
-        if let Some(child) = self.find_mut(worker) {
-            child.has_moved = true;
-        }
-    }
-
     pub(super) fn has_moved(&self, worker: Pid) -> bool {
         self.find(worker).is_some_and(|child| child.has_moved)
     }
@@ -152,7 +140,7 @@ impl Children {
         self.all.iter().find(|child| child.process == worker)
     }
 
-    fn find_mut(&mut self, worker: Pid) -> Option<&mut Child> {
+    pub(super) fn find_mut(&mut self, worker: Pid) -> Option<&mut Child> {
         self.all.iter_mut().find(|child| child.process == worker)
     }
 }

@@ -134,7 +134,9 @@ impl Keeper {
                 Request::Stop => self.obey(SIGQUIT),
                 // It may come after the successor has said that it serves.
                 Request::Moved(to) => {
-                    self.children.set_moved(worker);
+                    if let Some(child) = self.children.find_mut(worker) {
+                        child.has_moved = true;
+                    }
                     self.teller.moved(number(worker), to);
                     if let Some((gone, status)) = self.gone.filter(|(gone, _)| number(*gone) == to) {
                         self.lose(gone, status);
@@ -151,7 +153,9 @@ impl Keeper {
     }
 
     fn serves(&mut self, worker: Pid) {
-        self.children.set_serving(worker);
+        if let Some(child) = self.children.find_mut(worker) {
+            child.serves = true;
+        }
         self.current = worker;
         (self.ended, self.gone) = (None, None);
         for signal in std::mem::take(&mut self.held) {
