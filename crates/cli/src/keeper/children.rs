@@ -49,7 +49,7 @@ impl Children {
         command.args(env::args_os().skip(1)).env(VARIABLE, "stdin").env_remove("NOTIFY_SOCKET");
         self.supervisor.pass_on(&mut command);
         // A terminal's Ctrl-C goes to the keeper alone, which passes it on once.
-        let child = command.stdin(Stdio::from(theirs.into_socket())).process_group(0).spawn()?;
+        let child = command.stdin(Stdio::from(theirs.0)).process_group(0).spawn()?;
         let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let process = process.ok_or_else(|| io::Error::other("the process has no number"))?;
         self.all.push(Child { process, link: Some(ours), serves: false, has_moved: false });

@@ -16,7 +16,7 @@ const MOST: usize = 4096;
 
 /// One end of the socket between the keeper and a worker.
 #[derive(Debug)]
-pub(super) struct Link(OwnedFd);
+pub(super) struct Link(pub(super) OwnedFd);
 
 /// A packet as it came.
 struct Packet {
@@ -65,14 +65,6 @@ impl Link {
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(ours), Self(theirs)))
-    }
-
-    pub(super) const fn new(socket: OwnedFd) -> Self {
-        Self(socket)
-    }
-
-    pub(super) fn into_socket(self) -> OwnedFd {
-        self.0
     }
 
     pub(super) fn ask(&self, request: &Request) -> io::Result<()> {

@@ -72,7 +72,7 @@ impl Worker {
         }
         // Lists of processes show it. Without it nothing is lost.
         let _ = set_name(c"taut-worker");
-        Self::greet(Link::new(take_stdin()?)).map(Some)
+        Self::greet(Link(take_stdin()?)).map(Some)
     }
 
     fn greet(link: Link) -> io::Result<(Self, Sockets)> {
