@@ -304,8 +304,8 @@ fn ktls(support: Result<&kernel::Support, &String>) -> Finding {
 
 fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {
     match support {
-        Support::Yes => finding(what, Verdict::Good, "available", meaning),
-        Support::No(reason) => finding(what, Verdict::Note, "not available", reason.clone()),
+        Ok(()) => finding(what, Verdict::Good, "available", meaning),
+        Err(reason) => finding(what, Verdict::Note, "not available", reason.clone()),
     }
 }
 
@@ -319,16 +319,14 @@ fn driver(io: DriverKind, support: &Support, measured: &Measured) -> Finding {
         _ => ("driver epoll", "the default (auto): good at everything"),
     };
     match support {
-        Support::Yes => {
+        Ok(()) => {
             let found = measured.echo(io).map_or_else(
                 || "works".to_owned(),
                 |echoed| format!("works, {} echoes/s, p99 {:.0} us", number(echoed.rate), echoed.p99_us),
             );
             finding(what, Verdict::Good, found, meaning)
         }
-        Support::No(reason) => {
-            finding(what, Verdict::Note, reason.clone(), "does not work here: epoll is used instead")
-        }
+        Err(reason) => finding(what, Verdict::Note, reason.clone(), "does not work here: epoll is used instead"),
     }
 }
 

@@ -5,13 +5,8 @@ use std::fs;
 use tautline::layers::io::kernel;
 use tautline_lab::DriverKind;
 
-/// Whether the kernel offers a feature.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Support {
-    Yes,
-    /// Not available, with the reason or the remedy.
-    No(String),
-}
+/// Whether the kernel offers a feature. If not, the reason or the remedy.
+pub(super) type Support = Result<(), String>;
 
 /// The kernel's features. Finding them out changes nothing that lasts.
 #[derive(Clone, Debug)]
@@ -44,12 +39,10 @@ impl Kernel {
             ports: line("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| ports(&text)),
         }
     }
-}
 
-impl Kernel {
     /// The drivers to measure. A spinning one needs a CPU for each end.
     pub(super) fn measurable(&self, cores: usize) -> Vec<DriverKind> {
-        let works = self.drivers.iter().filter(|(_, support)| *support == Support::Yes).map(|(driver, _)| *driver);
+        let works = self.drivers.iter().filter(|(_, support)| support.is_ok()).map(|(driver, _)| *driver);
         works.filter(|driver| cores > 1 || !matches!(driver, DriverKind::Spin | DriverKind::UringSpin)).collect()
     }
 }
@@ -68,14 +61,11 @@ fn version(release: &str) -> (u32, u32) {
 fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(DriverKind, Support)> {
     let drivers =
         [DriverKind::Epoll, DriverKind::Uring, DriverKind::Select, DriverKind::Spin, DriverKind::UringSpin].into_iter();
-    let probed = drivers.map(|io| match io.probe() {
-        Ok(()) => (io, Support::Yes),
-        Err(error) if matches!(io, DriverKind::Uring | DriverKind::UringSpin) => {
-            (io, Support::No(io_uring(version, disabled, &error.to_string())))
-        }
-        Err(error) => (io, Support::No(error.to_string())),
-    });
-    probed.collect()
+    let why = |io, error: String| match io {
+        DriverKind::Uring | DriverKind::UringSpin => io_uring(version, disabled, &error),
+        _ => error,
+    };
+    drivers.map(|io| (io, io.probe().map_err(|error| why(io, error.to_string())))).collect()
 }
 
 /// The reason why io_uring does not work, with the remedy. Linux 6.12 has incrementally consumed buffers, which it needs.
@@ -90,10 +80,10 @@ fn io_uring(version: (u32, u32), disabled: Option<&str>, error: &str) -> String 
 
 fn xdp(error: Option<Errno>) -> Support {
     match error {
-        None => Support::Yes,
-        Some(Errno::PERM | Errno::ACCESS) => Support::No("needs the capability CAP_NET_RAW".into()),
-        Some(Errno::AFNOSUPPORT) => Support::No("the kernel is built without AF_XDP".into()),
-        Some(error) => Support::No(error.to_string()),
+        None => Ok(()),
+        Some(Errno::PERM | Errno::ACCESS) => Err("needs the capability CAP_NET_RAW".into()),
+        Some(Errno::AFNOSUPPORT) => Err("the kernel is built without AF_XDP".into()),
+        Some(error) => Err(error.to_string()),
     }
 }
 
@@ -125,15 +115,12 @@ mod tests {
     #[test]
     fn epoll_and_select_always_work() {
         let drivers = drivers((6, 18), None);
-        assert!(
-            drivers.contains(&(DriverKind::Epoll, Support::Yes))
-                && drivers.contains(&(DriverKind::Select, Support::Yes))
-        );
+        assert!(drivers.contains(&(DriverKind::Epoll, Ok(()))) && drivers.contains(&(DriverKind::Select, Ok(()))));
     }
 
     #[test]
     fn reports_af_xdp_and_local_ports() {
-        assert_eq!(xdp(None), Support::Yes);
+        assert_eq!(xdp(None), Ok(()));
         assert_ne!(xdp(Some(Errno::PERM)), xdp(Some(Errno::AFNOSUPPORT)));
         assert_eq!(ports("32768\t60999"), Some(28_232));
         assert_eq!(ports("9"), None);
