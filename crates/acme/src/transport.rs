@@ -75,9 +75,7 @@ impl Transport {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { tls: Arc::new(tls), wait: Arc::default() })
     }
-}
 
-impl Transport {
     /// The time for which the authority asked not to be asked again in its latest answer, a status 429 or 503.
     pub(crate) fn wait(&self) -> Option<Duration> {
         let seconds = self.wait.load(Ordering::Relaxed);

@@ -204,9 +204,7 @@ impl AcmeArguments {
         }
         Ok(config)
     }
-}
 
-impl AcmeArguments {
     /// Refuses must-staple where no certificate would ever serve.
     fn check_must_staple(&self, engine: TlsEngine) -> Result<(), Failure> {
         if !self.acme_must_staple {

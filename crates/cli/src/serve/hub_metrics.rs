@@ -26,9 +26,7 @@ impl HubMetrics {
             metrics.register_collector(Box::new(self.clone()));
         }
     }
-}
 
-impl HubMetrics {
     /// The hub of a server with `--app hub`.
     pub(super) fn hub(&self) -> Option<&Hub> {
         self.0.get()
