@@ -12,3 +12,8 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
 pub(crate) fn certificate(chain: &Path, key: &Path) -> Result<Certificate, Failure> {
     Ok(Certificate::new(read(chain, "certificate")?, read(key, "key")?))
 }
+
+/// The folder of a file.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or_else(|| Path::new("."))
+}

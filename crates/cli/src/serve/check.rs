@@ -5,6 +5,7 @@ use super::Arguments;
 use super::proxy;
 use super::venue::VenueArguments;
 use crate::failure::Failure;
+use crate::files::folder_of;
 use crate::output;
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
@@ -171,11 +172,6 @@ fn check_folder_of(path: &Path, what: &str) -> Result<(), Failure> {
     }
     let (path, folder) = (path.display(), folder.display());
     Err(Failure::usage(format!("cannot {what} {path}: there is no folder {folder}; make it, or pass another path")))
-}
-
-/// The folder of a file.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or_else(|| Path::new("."))
 }
 
 /// Makes an engine, and checks its certificates as a reload does.

@@ -11,6 +11,7 @@
 
 use super::reach::Reach;
 use crate::failure::Failure;
+use crate::files::folder_of;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, path_beneath_rules,
@@ -73,13 +74,13 @@ pub(super) struct Folders {
 impl Folders {
     /// Adds the folder of a file, and that of the file to which a link at this path leads.
     pub(super) fn add_file(&mut self, path: &Path) {
-        self.read.push(folder(path));
-        self.read.extend(path.canonicalize().ok().map(|path| folder(&path)));
+        self.read.push(folder_of(path).to_owned());
+        self.read.extend(path.canonicalize().ok().map(|path| folder_of(&path).to_owned()));
     }
 
     /// Adds the folder of a socket.
     pub(super) fn add_socket(&mut self, path: &Path) {
-        self.sockets.push(folder(path));
+        self.sockets.push(folder_of(path).to_owned());
     }
 
     /// Adds the folder of a file that may be made again, and that of the file to which a link at this path leads.
@@ -91,7 +92,8 @@ impl Folders {
             self.write.extend(target);
             return;
         }
-        let folders = [Some(folder(path)), target.map(|target| folder(&target))].into_iter().flatten();
+        let files = [Some(path.to_owned()), target].into_iter().flatten();
+        let folders = files.map(|file| folder_of(&file).to_owned());
         self.create.extend(folders.filter(|folder| folder != Path::new("/dev")));
     }
 
@@ -135,14 +137,6 @@ impl fmt::Display for Folders {
             }
         }
         Ok(())
-    }
-}
-
-/// The folder of a file.
-pub(super) fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 
