@@ -1,7 +1,7 @@
 //! The proxies that the environment names, as curl and browsers read them.
 
 use crate::failure::Failure;
-use std::net::IpAddr;
+use crate::local::is_loopback;
 use tautline::{Proxy, Target};
 
 /// The proxy for a target: of `https_proxy` for `wss://`, of `http_proxy` for `ws://`, or else of `all_proxy`, unless `no_proxy`
@@ -30,10 +30,6 @@ fn find(target: &Target, read: impl Fn(&str) -> Option<String>) -> Result<Option
         Failure::usage(format!("the variable {name} of the environment has no proxy: {error}; --no-proxy ignores it"))
     });
     proxy.map(Some)
-}
-
-fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Whether a list with commas names the host: itself, a domain above it, `*`, or one of these with the port.

@@ -1,6 +1,6 @@
 //! Addresses that only this machine reaches, for pages and listeners without a login.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use tautline::Address;
 
 /// Understands `IP:PORT` and `localhost:PORT`, if it is a loopback address.
@@ -16,6 +16,11 @@ pub(crate) fn local(text: &str) -> Result<Address, String> {
         return text.parse();
     }
     loopback(text).map(Address::Tcp).map_err(|error| error.replace("write ", "write unix:PATH, "))
+}
+
+/// Whether a host of a URL is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

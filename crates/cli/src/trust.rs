@@ -1,6 +1,7 @@
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::files;
+use crate::local::is_loopback;
 use crate::output;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -83,10 +84,6 @@ fn parsable(content: &[u8], path: &str) -> Vec<u8> {
     let is_usable =
         |section: &pem::Section| section.is_certificate() && usable.iter().any(|der| *der == section.der[..]);
     pem::sections(content).flatten().filter(is_usable).flat_map(|section| section.to_pem().to_vec()).collect()
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use super::pages::are_local;
 use super::privilege::PrivilegeArguments;
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
+use crate::local::is_loopback;
 use crate::output;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tautline::acme::{AccountBinding, Acme, AcmeConfig, HttpChallenges, LETS_ENCRYPT, Renewal, Report};
 use tautline::layers::tls::der::date;
@@ -283,7 +283,7 @@ fn is_near(directory: &str) -> bool {
     let (_, place) = directory.split_once("://").unwrap_or_default();
     let place = place.split('/').next().unwrap_or_default();
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host).trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    is_loopback(host)
 }
 
 /// Refuses a folder whose certificate must be stapled, if the engine cannot.
