@@ -109,17 +109,13 @@ fn upgrade(stream: &mut Stream, dialer: &Dialer, request: &Request, nonce: [u8; 
         return (http, None);
     }
     loop {
-        match receive(stream, &mut bytes, until) {
-            Ok(true) => {}
-            end => {
-                // A body without a length lasts until the end of the connection.
-                match (opening.take_rejection(), end) {
-                    (Some(rejected), _) => keep_rejection(&mut http, rejected),
-                    (None, Err(error)) => fail(&mut http, stream, &error),
-                    (None, Ok(_)) => fail(&mut http, stream, &io::ErrorKind::UnexpectedEof.into()),
-                }
-                return (http, None);
+        if let Err(error) = receive(stream, &mut bytes, until) {
+            // A body without a length lasts until the end of the connection.
+            match opening.take_rejection() {
+                Some(rejected) => keep_rejection(&mut http, rejected),
+                None => fail(&mut http, stream, &error),
             }
+            return (http, None);
         }
         let at = Instant::now();
         if http.status.is_none_or(|status| status < 200 && status != 101)
@@ -195,12 +191,15 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Reads more bytes; false at the end.
-fn receive(stream: &mut Stream, bytes: &mut Vec<u8>, until: Instant) -> io::Result<bool> {
+/// Reads more bytes. The end of the connection is an error.
+fn receive(stream: &mut Stream, bytes: &mut Vec<u8>, until: Instant) -> io::Result<()> {
     let mut chunk = [0; 4096];
     let n = stream.read(&mut chunk, until)?;
+    if n == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     bytes.extend_from_slice(&chunk[..n]);
-    Ok(n > 0)
+    Ok(())
 }
 
 /// A plain GET of an https or http endpoint.
@@ -226,16 +225,9 @@ fn get(stream: &mut Stream, dialer: &Dialer, request: &Request) -> Http {
     let mut reader = HeadReader::new(HeadLimits::default());
     let mut bytes = Vec::new();
     let (response, used) = loop {
-        match receive(stream, &mut bytes, until) {
-            Ok(true) => {}
-            Ok(false) => {
-                fail(&mut http, stream, &io::ErrorKind::UnexpectedEof.into());
-                return http;
-            }
-            Err(error) => {
-                fail(&mut http, stream, &error);
-                return http;
-            }
+        if let Err(error) = receive(stream, &mut bytes, until) {
+            fail(&mut http, stream, &error);
+            return http;
         }
         match reader.response(&bytes) {
             Ok(None) => {}
@@ -253,7 +245,7 @@ fn get(stream: &mut Stream, dialer: &Dialer, request: &Request) -> Http {
     bytes.drain(..used);
     while bytes.len() < most {
         let wait = until.min(Instant::now() + BODY_WAIT);
-        if !matches!(receive(stream, &mut bytes, wait), Ok(true)) {
+        if receive(stream, &mut bytes, wait).is_err() {
             break;
         }
     }
