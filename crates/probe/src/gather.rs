@@ -232,23 +232,17 @@ impl Probe<'_> {
 
     fn meet(&self, at: SocketAddr, offer: &Prepared) -> (Address, Option<Met>) {
         let mut address = Address { address: at.to_string(), ..Address::default() };
-        match self.dialer.connect(at) {
-            Err(trouble) => address.trouble = Some(trouble),
-            Ok((stream, tcp_ms)) => {
-                address.tcp_ms = Some(tcp_ms);
-                if !self.look.secure {
-                    return (address, Some(Met { stream, seen: None }));
-                }
-                match self.secure(stream, offer) {
-                    Err(trouble) => address.trouble = Some(trouble),
-                    Ok((stream, ms)) => {
-                        address.tls_ms = Some(ms);
-                        return (address, Some(Met { stream, seen: Some(Arc::clone(&offer.seen)) }));
-                    }
-                }
+        let met = self.dialer.connect(at).and_then(|(stream, tcp_ms)| {
+            address.tcp_ms = Some(tcp_ms);
+            if !self.look.secure {
+                return Ok(Met { stream, seen: None });
             }
-        }
-        (address, None)
+            let (stream, ms) = self.secure(stream, offer)?;
+            address.tls_ms = Some(ms);
+            Ok(Met { stream, seen: Some(Arc::clone(&offer.seen)) })
+        });
+        let met = met.map_err(|trouble| address.trouble = Some(trouble)).ok();
+        (address, met)
     }
 
     /// Handshakes, and returns the time that it took in milliseconds.
