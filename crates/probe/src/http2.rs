@@ -38,7 +38,8 @@ struct Look<'a> {
 /// Looks at a connection whose TLS is established. Only a request for a WebSocket is sent, and only if the server announces that
 /// it takes them.
 pub(crate) fn look(stream: &mut Stream, dialer: &Dialer, request: &Request, random: &dyn SecureRandom) -> Http2 {
-    let mut found = Http2 { offered: takes_h2(stream), ..Http2::default() };
+    let chosen = stream.tls().and_then(|tls| tls.alpn_protocol());
+    let mut found = Http2 { offered: chosen == Some(b"h2"), ..Http2::default() };
     if !found.offered {
         return found;
     }
@@ -50,11 +51,6 @@ pub(crate) fn look(stream: &mut Stream, dialer: &Dialer, request: &Request, rand
     look.conn.go_away(tautline::http2::Code::NO_ERROR, "", &mut look.out);
     let _ = look.flush();
     found
-}
-
-/// Whether the server chose HTTP/2.
-fn takes_h2(stream: &mut Stream) -> bool {
-    stream.tls().and_then(|tls| tls.alpn_protocol()) == Some(b"h2")
 }
 
 impl Look<'_> {
@@ -97,8 +93,7 @@ impl Look<'_> {
     /// Sends a ping on the WebSocket and closes it. Returns the milliseconds until the answer.
     fn ping(&mut self, stream: u32, random: &dyn SecureRandom) -> Result<f64, String> {
         const PAYLOAD: &[u8] = b"taut";
-        let (encoder, mut frames) = (Encoder::new(ws::Role::Client), Buf::new());
-        let mut encoder = encoder;
+        let (mut encoder, mut frames) = (Encoder::new(ws::Role::Client), Buf::new());
         let key = || {
             let mut key = [0; 4];
             // A mask protects proxies from what an application chooses (RFC 6455, section 10.3); here there is none.

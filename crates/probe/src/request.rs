@@ -69,18 +69,14 @@ pub(crate) fn send(
     if request.websocket { upgrade(stream, dialer, request, nonce) } else { (get(stream, dialer, request), None) }
 }
 
-/// The offer of compression: with every parameter that a server may choose.
-fn deflate() -> DeflateConfig {
-    DeflateConfig::with_context_takeover()
-}
-
 /// Makes the opening handshake of a request.
 pub(crate) fn opening(request: &Request, nonce: [u8; 16]) -> Result<Opening, HandshakeError> {
     let mut options = Options::default();
     options.headers.clone_from(&request.headers);
     options.origin.clone_from(&request.origin);
     options.subprotocols.clone_from(&request.subprotocols);
-    options.deflate = Some(deflate());
+    // With every parameter that a server may choose.
+    options.deflate = Some(DeflateConfig::with_context_takeover());
     Opening::new(&request.uri, nonce, &options)
 }
 

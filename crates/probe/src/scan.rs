@@ -68,8 +68,7 @@ pub(crate) fn scan(client: &Client, dialer: &Dialer, address: SocketAddr, leaf: 
         let Some(answered) = answered else { continue };
         collect(&mut scan, question, answered, leaf);
     }
-    let versions = [(&TLS13, "TLSv1.3", "TLS13_"), (&TLS12, "TLSv1.2", "TLS_")];
-    for (_, name, prefix) in versions {
+    for (name, prefix) in [("TLSv1.3", "TLS13_"), ("TLSv1.2", "TLS_")] {
         let answer = whole(scan.suites.iter().filter(|offer| offer.name.starts_with(prefix)));
         scan.versions.push(facts::Offer { name: name.to_owned(), answer });
     }

@@ -182,12 +182,9 @@ impl<'a> WebSocket<'a> {
         loop {
             match self.next(until) {
                 Arrived::Nothing => break,
-                Arrived::Close(code, _) => {
-                    (idle.closed_after_s, idle.code) = (Some(start.elapsed().as_secs_f64()), Some(code));
-                    break;
-                }
-                Arrived::End(_) => {
+                end @ (Arrived::Close(..) | Arrived::End(_)) => {
                     idle.closed_after_s = Some(start.elapsed().as_secs_f64());
+                    idle.code = if let Arrived::Close(code, _) = end { Some(code) } else { None };
                     break;
                 }
                 _ => {}
