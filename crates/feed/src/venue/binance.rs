@@ -79,12 +79,8 @@ impl Venue for Binance {
             Channel::Trades => "trade",
             Channel::Book => "depth@100ms",
         };
-        let _ = write!(out, r#"{{"method":"{method}","params":["#);
-        for (at, symbol) in request.symbols.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let _ = write!(out, r#"{comma}"{}@{stream}""#, symbol.to_ascii_lowercase());
-        }
-        let _ = write!(out, r#"],"id":{}}}"#, request.id);
+        let streams = request.list(|symbol| format!("{}@{stream}", symbol.to_ascii_lowercase()));
+        let _ = write!(out, r#"{{"method":"{method}","params":[{streams}],"id":{}}}"#, request.id);
     }
 
     fn decode(

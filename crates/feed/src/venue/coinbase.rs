@@ -80,12 +80,8 @@ impl Venue for Coinbase {
             Channel::Trades => "market_trades",
             Channel::Book => "level2",
         };
-        let _ = write!(out, r#"{{"type":"{kind}","channel":"{channel}","product_ids":["#);
-        for (at, symbol) in request.symbols.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let _ = write!(out, r#"{comma}"{symbol}""#);
-        }
-        out.push_str("]}");
+        let symbols = request.list(str::to_owned);
+        let _ = write!(out, r#"{{"type":"{kind}","channel":"{channel}","product_ids":[{symbols}]}}"#);
     }
 
     fn decode(

@@ -90,12 +90,7 @@ impl Venue for Kraken {
             Channel::Trades => write!(out, r#""channel":"trade""#),
             Channel::Book => write!(out, r#""channel":"book","depth":{}"#, self.facts.depth),
         };
-        out.push_str(r#","symbol":["#);
-        for (at, symbol) in request.symbols.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let _ = write!(out, r#"{comma}"{symbol}""#);
-        }
-        let _ = write!(out, r#"]}},"req_id":{}}}"#, request.id);
+        let _ = write!(out, r#","symbol":[{}]}},"req_id":{}}}"#, request.list(str::to_owned), request.id);
     }
 
     fn decode(

@@ -130,6 +130,12 @@ impl<'a> Request<'a> {
     pub const fn new(subscribes: bool, id: u64, channel: Channel, symbols: &'a [&'a str]) -> Self {
         Self { subscribes, id, channel, symbols }
     }
+
+    /// The elements of a JSON array: what `name` makes of each symbol.
+    fn list(&self, name: impl Fn(&str) -> String) -> String {
+        let names: Vec<String> = self.symbols.iter().map(|symbol| format!(r#""{}""#, name(symbol))).collect();
+        names.join(",")
+    }
 }
 
 /// A message of a venue cannot be read: it is not as documented.
