@@ -27,8 +27,8 @@ impl Settings {
     }
 
     /// Sets the subprotocols of a server.
-    pub(crate) fn subprotocols(&self, names: Vec<String>) {
-        self.lock().upgrade.subprotocols = names;
+    pub(crate) fn subprotocols(&self, names: &[String]) {
+        self.lock().upgrade.subprotocols = names.to_vec();
     }
 
     /// Sets the web pages that may connect to a server.

@@ -67,7 +67,7 @@ pub unsafe extern "C" fn taut_settings_subprotocols(
     names_count: usize,
     error: *mut ErrorDetail,
 ) -> Code {
-    let set = |settings: &settings::Settings, names| {
+    let set = |settings: &settings::Settings, names: &[String]| {
         settings.subprotocols(names);
         Ok(())
     };
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn taut_settings_origins(
     error: *mut ErrorDetail,
 ) -> Code {
     // SAFETY: the caller keeps the contract of `change_list`.
-    unsafe { change_list(settings, (origins, origins_count), error, |settings, origins| settings.origins(&origins)) }
+    unsafe { change_list(settings, (origins, origins_count), error, settings::Settings::origins) }
 }
 
 /// Sets the proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS: addresses, networks
@@ -115,11 +115,7 @@ pub unsafe extern "C" fn taut_settings_proxy_protocol_from(
     error: *mut ErrorDetail,
 ) -> Code {
     // SAFETY: the caller keeps the contract of `change_list`.
-    unsafe {
-        change_list(settings, (prefixes, prefixes_count), error, |settings, prefixes| {
-            settings.proxy_protocol_from(&prefixes)
-        })
-    }
+    unsafe { change_list(settings, (prefixes, prefixes_count), error, settings::Settings::proxy_protocol_from) }
 }
 
 /// Sets the proxies whose requests name the client in `X-Forwarded-For`, or in `Forwarded` with TAUT_SET_FORWARDED: addresses,
@@ -140,11 +136,7 @@ pub unsafe extern "C" fn taut_settings_forwarded_from(
     error: *mut ErrorDetail,
 ) -> Code {
     // SAFETY: the caller keeps the contract of `change_list`.
-    unsafe {
-        change_list(settings, (prefixes, prefixes_count), error, |settings, prefixes| {
-            settings.forwarded_from(&prefixes)
-        })
-    }
+    unsafe { change_list(settings, (prefixes, prefixes_count), error, settings::Settings::forwarded_from) }
 }
 
 /// Runs `change` on settings and reports its failure.
@@ -173,10 +165,10 @@ unsafe fn change_list(
     settings: *const Settings,
     (list, count): (*const Slice, usize),
     error: *mut ErrorDetail,
-    change_by: impl FnOnce(&settings::Settings, Vec<String>) -> Result<(), Failure>,
+    change_by: impl FnOnce(&settings::Settings, &[String]) -> Result<(), Failure>,
 ) -> Code {
     // SAFETY: the caller gives an array of slices.
-    let change_by = |settings: &settings::Settings| change_by(settings, unsafe { texts(list, count) }?);
+    let change_by = |settings: &settings::Settings| change_by(settings, &unsafe { texts(list, count) }?);
     // SAFETY: the caller keeps the contract of `change`.
     unsafe { change(settings, error, change_by) }
 }
