@@ -1,5 +1,6 @@
 //! The way out: errors become codes and texts.
 
+use super::exclusive::Exclusive;
 use super::guard::guard;
 use super::memory::check;
 use super::sized;
@@ -46,6 +47,24 @@ pub(super) unsafe fn free<T>(object: *mut T) -> Result<(), Failure> {
         drop(owned);
         Ok(())
     })
+}
+
+/// Drops an object that serves one call at a time, as [`free`] does, unless a call uses it. `of` is what calls enter.
+///
+/// # Safety
+/// That of [`free`].
+pub(super) unsafe fn free_exclusive<T, P>(object: *mut T, of: impl FnOnce(&T) -> &Exclusive<P>) -> Code {
+    if object.is_null() {
+        return TAUT_OK;
+    }
+    // SAFETY: not null, so the caller gives an object.
+    let result = of(unsafe { &*object }).enter().and_then(|entered| {
+        // A call that comes too late is still answered while the object is being freed.
+        core::mem::forget(entered);
+        // SAFETY: no call uses the object, and this is the last one.
+        unsafe { free(object) }
+    });
+    code(result)
 }
 
 /// Writes a failure, or its absence, into `error`, which `given` was read from.

@@ -1,10 +1,10 @@
-use super::border::{code, describe, free, put_text, report};
+use super::border::{code, describe, free_exclusive, put_text, report};
 use super::exclusive::{Entered, Exclusive};
 use super::memory::{array, bytes, check, give, overlap, room, slice, span, text, window};
 use super::sized;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use super::vectors::clear_upper_halves;
-use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
+use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use crate::tls::{Counters, Done, Report, Tls, Windows};
 use core::ffi::c_char;
@@ -52,18 +52,8 @@ pub unsafe extern "C" fn taut_tls_new(
 /// `tls` is null or a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
-    if tls.is_null() {
-        return TAUT_OK;
-    }
-    // SAFETY: the caller gives a session.
-    let session = unsafe { entered(tls) };
-    let result = session.and_then(|session| {
-        // A call that comes too late is still answered while the session is being freed.
-        core::mem::forget(session);
-        // SAFETY: no call uses the session, and this is the last one.
-        unsafe { free(tls) }
-    });
-    code(result)
+    // SAFETY: the caller gives null, or a session for the last time.
+    unsafe { free_exclusive(tls, |tls| &tls.0) }
 }
 
 /// Advances the handshake over `in` and `out`. A client's first call needs no input.

@@ -1,6 +1,6 @@
 //! A whole WebSocket connection without I/O.
 
-use super::border::{code, free, report};
+use super::border::{code, free, free_exclusive, report};
 use super::exclusive::{Entered, Exclusive};
 use super::heads::{Held, header_map, status, target};
 use super::memory::{bytes, check, give, put, str_of};
@@ -12,7 +12,7 @@ use super::tls::certificate;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsFacts, Window};
 use crate::codes::{
     Code, TAUT_EVENT_CLOSED, TAUT_EVENT_FAILED, TAUT_EVENT_MESSAGE, TAUT_EVENT_NONE, TAUT_EVENT_OPEN, TAUT_EVENT_PONG,
-    TAUT_EVENT_REQUEST, TAUT_FIRST, TAUT_LAST, TAUT_OK, TAUT_TEXT,
+    TAUT_EVENT_REQUEST, TAUT_FIRST, TAUT_LAST, TAUT_TEXT,
 };
 use crate::failure::{Fail, Failure};
 use crate::ws::{self, Ws};
@@ -154,17 +154,8 @@ pub unsafe extern "C" fn taut_ws_client(
 /// `ws` is null or a connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_free(ws: *mut WsSession) -> Code {
-    if ws.is_null() {
-        return TAUT_OK;
-    }
-    // SAFETY: the caller gives a connection.
-    let result = unsafe { &*ws }.parts.enter().and_then(|entered| {
-        // A call that comes too late is still answered while the connection is being freed.
-        core::mem::forget(entered);
-        // SAFETY: no call uses the connection, and this is the last one.
-        unsafe { free(ws) }
-    });
-    code(result)
+    // SAFETY: the caller gives null, or a connection for the last time.
+    unsafe { free_exclusive(ws, |ws| &ws.parts) }
 }
 
 /// Sets `*window` to the memory into which the peer's next bytes are to be read: at least `least` bytes, and 16 KiB.
