@@ -27,7 +27,7 @@ pub(crate) const MOST_NAME: usize = 160;
 /// This host among those that share a broker.
 pub(crate) struct Control {
     host: String,
-    bridge: Option<Bridge>,
+    pub(crate) bridge: Option<Bridge>,
     listening: OnceLock<Option<Listening>>,
     state: Arc<Mutex<State>>,
 }
@@ -71,10 +71,6 @@ impl Control {
     /// `host` is this one's name, as members of topics have it.
     pub(crate) fn new(host: &str, bridge: Option<Bridge>) -> Self {
         Self { host: host.to_owned(), bridge, listening: OnceLock::new(), state: Arc::default() }
-    }
-
-    pub(crate) const fn bridge(&self) -> Option<&Bridge> {
-        self.bridge.as_ref()
     }
 
     /// The name of a connection among those of all hosts. Members that are connections have it, too.

@@ -12,8 +12,8 @@ use tautline::layers::engine::sized::shrink_list;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     sorted: Vec<Member>,
-    /// Bytes of their texts.
-    bytes: usize,
+    /// Bytes of their names and identifiers.
+    pub(crate) bytes: usize,
 }
 
 type Member = (Box<str>, Box<str>);
@@ -30,11 +30,6 @@ impl Members {
     /// Its memory, in bytes.
     pub(crate) const fn memory(&self) -> usize {
         self.sorted.capacity() * size_of::<Member>() + self.bytes
-    }
-
-    /// Bytes of their names and identifiers.
-    pub(crate) const fn text_bytes(&self) -> usize {
-        self.bytes
     }
 
     fn find(&self, id: &str) -> Result<usize, usize> {

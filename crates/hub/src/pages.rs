@@ -91,7 +91,7 @@ impl Pages {
 
 impl Page {
     const fn bytes(&self) -> usize {
-        self.members.text_bytes() + BESIDE * self.members.len()
+        self.members.bytes + BESIDE * self.members.len()
     }
 }
 

@@ -222,7 +222,7 @@ impl Presence {
 
     /// The number of all present members, also where there are too many to list, and of those that can be listed.
     pub(crate) fn numbers(&self, topic: &str) -> (usize, usize) {
-        lock(&self.rooms).map.get(topic).map_or((0, 0), |room| (room.number(), room.listed()))
+        lock(&self.rooms).map.get(topic).map_or((0, 0), |room| (room.number(), room.listed))
     }
 
     /// All present members, with their names. Those of other hosts are known while this host has members or watchers.

@@ -56,7 +56,7 @@ impl Shared {
     /// Hears the other hosts from now on.
     pub(crate) fn begin(self: &Arc<Self>) {
         let hub = Arc::downgrade(self);
-        if let Some(bridge) = self.control.bridge() {
+        if let Some(bridge) = &self.control.bridge {
             let hub = hub.clone();
             bridge.set_slow_readers(move |topic| hub.upgrade()?.rules.get().grant(None, topic).terms.slow);
         }

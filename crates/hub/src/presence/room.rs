@@ -29,7 +29,7 @@ pub(super) struct Room {
     pub(super) users: Users,
     pub(super) others: HashMap<String, Lease>,
     /// The members of all hosts that are listed, each user once.
-    listed: usize,
+    pub(super) listed: usize,
     /// Members that are counted, and loops that want the number. None without both.
     pub(super) count: Option<Box<Count>>,
     /// All of them, once somebody has asked for them.
@@ -94,11 +94,6 @@ impl Room {
     pub(super) fn number(&self) -> usize {
         let own = self.count.as_ref().map_or(0, |count| count.own());
         self.listed + own + self.others.values().map(|lease| lease.counted).sum::<usize>()
-    }
-
-    /// The number of those that can be listed.
-    pub(super) const fn listed(&self) -> usize {
-        self.listed
     }
 
     /// Whether a user is a member by another connection, here or on another host.
