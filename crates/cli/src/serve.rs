@@ -440,7 +440,7 @@ impl Arguments {
             token,
             acme: acme.as_ref(),
             lame_duck: lame_duck.clone(),
-            broker: self.broker.health(),
+            broker: self.broker.health.clone(),
             hub: self.hub_metrics.clone(),
             #[cfg(feature = "proxy")]
             front: self.front.clone(),
@@ -482,7 +482,7 @@ impl Arguments {
         if server.takes_over() && signals::has_stop(&mut signals) {
             return Err(Failure::failed("it was asked to stop"));
         }
-        let rules = self.hub_rules.live();
+        let rules = self.hub_rules.live.clone();
         if rules.is_on() {
             let watched = rules.clone();
             gate.spawn("rules", move || watched.watch())?;

@@ -191,15 +191,12 @@ impl Keeper {
                 self.asked |= signal != SIGQUIT;
                 self.stopping = true;
                 // The service manager may have sent the worker a signal of its own. SIGQUIT is no second one.
-                self.send_all(if is_second { Signal::KILL } else { Signal::QUIT });
+                let signal = if is_second { Signal::KILL } else { Signal::QUIT };
+                self.children.workers().into_iter().for_each(|worker| self.children.send(worker, signal));
                 self.killed |= is_second;
             }
             _ => {}
         }
-    }
-
-    fn send_all(&self, signal: Signal) {
-        self.children.workers().into_iter().for_each(|worker| self.children.send(worker, signal));
     }
 
     /// Passes a signal on to the worker that serves, as soon as it does: without a handler it would end it.

@@ -44,8 +44,9 @@ pub(super) struct BrokerArguments {
     /// Copies of each stream in a cluster of NATS servers. [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5), hide = !HAS_BROKER)]
     broker_replicas: Option<u8>,
+    /// Whether the opened broker refuses.
     #[arg(skip)]
-    health: BrokerHealth,
+    pub(super) health: BrokerHealth,
 }
 
 /// The kind of a broker, by its URL.
@@ -156,11 +157,6 @@ impl BrokerArguments {
     /// The files that each connection to the broker reads.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.broker_ca.iter().cloned().collect()
-    }
-
-    /// Whether the opened broker refuses.
-    pub(super) fn health(&self) -> BrokerHealth {
-        self.health.clone()
     }
 
     /// Checks the files and options.

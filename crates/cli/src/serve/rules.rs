@@ -23,7 +23,7 @@ pub(super) struct RulesArguments {
     #[arg(long, conflicts_with = "rules")]
     open: bool,
     #[arg(skip)]
-    live: HubRules,
+    pub(super) live: HubRules,
 }
 
 /// The rules of a running hub. Clones are the same ones.
@@ -127,10 +127,6 @@ impl RulesArguments {
     pub(super) fn has_hooks(&self) -> bool {
         self.rules.as_ref().is_some_and(|file| Rules::load(file).is_ok_and(|rules| rules.has_hooks()))
     }
-
-    pub(super) fn live(&self) -> HubRules {
-        self.live.clone()
-    }
 }
 
 /// Whether other machines may reach this address.
@@ -230,7 +226,7 @@ mod tests {
         let arguments = arguments(Some(file.clone()), false);
         arguments.check(true, &addresses(&["0.0.0.0:1"])).unwrap();
         arguments.apply(Hub::default(), false).unwrap();
-        let live = arguments.live();
+        let live = arguments.live.clone();
         let inner = live.0.get().unwrap();
         assert!(live.is_on() && !inner.look());
         // Another program is writing it.

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::time::Duration;
-use tautline::{ServerFiles, ServerHandle};
+use tautline::ServerFiles;
 
 /// Begins to hold signals. To be called before the loops start, so that no signal is lost.
 ///
@@ -89,7 +89,7 @@ impl Obedient {
         self.rules.reload();
         match &self.files {
             // The reloader logs a failure.
-            Some(files) => _ = self.handle().reloader().reload_files(files),
+            Some(files) => _ = self.stop.handle.reloader().reload_files(files),
             None if self.access.is_some() || self.has_front() || self.rules.is_on() => {}
             None => log::warn!("SIGHUP: there is nothing to reload, since this server has no certificates (--plain)"),
         }
@@ -106,15 +106,11 @@ impl Obedient {
 
     fn report(&self) {
         self.report_counters();
-        stages::report(self.handle().shards());
+        stages::report(self.stop.handle.shards());
     }
 
     fn report_counters(&self) {
-        offload::report_counters(self.handle().shards(), &self.handle().reloader(), self.min_signature);
-    }
-
-    const fn handle(&self) -> &ServerHandle {
-        &self.stop.handle
+        offload::report_counters(self.stop.handle.shards(), &self.stop.handle.reloader(), self.min_signature);
     }
 
     fn drain(&self) {
