@@ -60,7 +60,7 @@ impl Acme {
         for flaw in [ACCOUNT, ORDER].into_iter().filter_map(|name| folder.flaw(name)) {
             log::warn!("acme: {flaw}");
         }
-        let transport = Transport::new(config.roots.as_deref()).map_err(Error::roots)?;
+        let transport = Transport::new(config.roots.as_deref()).map_err(Error::Roots)?;
         let acme = Self(Arc::new(Shared {
             config,
             folder,

@@ -27,10 +27,6 @@ impl Error {
         Self::Folder(format!("{what}: {error}"))
     }
 
-    pub(crate) const fn roots(why: String) -> Self {
-        Self::Roots(why)
-    }
-
     #[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
     pub(crate) fn key(error: rcgen::Error) -> Self {
         Self::Key(error.to_string())

@@ -33,7 +33,7 @@ pub(crate) struct Tls {
     sent_close: bool,
     /// Fewest bytes that a record of this session is longer than its content.
     overhead: usize,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 enum Phase {
@@ -202,10 +202,6 @@ impl Tls {
 
     pub(crate) fn info(&self) -> TlsInfo {
         self.session.tls_info()
-    }
-
-    pub(crate) const fn counters(&self) -> Counters {
-        self.counters
     }
 
     /// The reason why the session is dead.

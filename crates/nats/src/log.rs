@@ -246,7 +246,7 @@ impl Service {
             Some(id) => message.message_id(Streams::message_id(topic, &id)),
             None => message,
         };
-        let sent = tokio::time::timeout(PATIENCE, self.streams.context().send_publish(subject, message)).await;
+        let sent = tokio::time::timeout(PATIENCE, self.streams.context.send_publish(subject, message)).await;
         let acknowledged = match sent {
             Ok(Ok(acknowledged)) => acknowledged,
             // NATS never takes this message.

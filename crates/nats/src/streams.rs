@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 /// A log's streams. They are made when they are needed.
 pub(crate) struct Streams {
-    context: Context,
+    pub(crate) context: Context,
     config: NatsConfig,
     /// By [`index`]; `None` before its first use, and after an error.
     known: Mutex<[Option<Stream>; 2]>,
@@ -53,10 +53,6 @@ impl Streams {
                 Err(failed("JetStream has not acknowledged a message", &error))
             }
         }
-    }
-
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
     }
 
     /// The bytes of the largest message that the server takes.

@@ -169,7 +169,7 @@ fn keep_rejection(http: &mut Http, error: HandshakeError) {
 /// Records that no answer arrived.
 fn fail(http: &mut Http, stream: &Stream, error: &io::Error) {
     let mut trouble = io_trouble(error);
-    if stream.first().starts_with(&[21, 3]) {
+    if stream.first.starts_with(&[21, 3]) {
         trouble = Trouble { kind: TroubleKind::NotTls, text: "the port answers in TLS".to_owned() };
     }
     http.trouble = Some(trouble);

@@ -12,7 +12,7 @@ pub(crate) struct Stream {
     tcp: TcpStream,
     tls: Option<Box<ClientConnection>>,
     /// The first bytes of the peer, which tell what it speaks.
-    first: Vec<u8>,
+    pub(crate) first: Vec<u8>,
     /// TCP ended.
     ended: bool,
     /// The peer ended TLS by close_notify.
@@ -118,11 +118,6 @@ impl Stream {
             flush(&mut self.tcp, tls, until)?;
             receive(&mut self.tcp, tls, &mut self.first, &mut self.ended, until)?;
         }
-    }
-
-    /// The first bytes that the peer sent.
-    pub(crate) fn first(&self) -> &[u8] {
-        &self.first
     }
 
     /// Ends TLS, without waiting for the peer.

@@ -62,7 +62,7 @@ struct Connection<'c> {
 async fn serve(config: &RedisConfig, name: &str, link: &mut BrokerLink) -> Result<(), BrokerError> {
     let connected = connect(config).await.map_err(|error| error.reason().to_owned())?;
     let Connected { commands, ears, mut heard, has_shards } = connected;
-    let is_sharded = has_shards && config.sharded && commands.is_cluster();
+    let is_sharded = has_shards && config.sharded && matches!(commands, Link::Cluster(_));
     let (inbox, followed) = (link.inbox(), Followed::default());
     let mut connection = Connection { config, name, commands, ears, is_sharded, inbox, followed };
     let news = Arc::new(Notify::new());

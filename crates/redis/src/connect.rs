@@ -143,10 +143,6 @@ impl Link {
             }
         }
     }
-
-    pub(crate) const fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
-    }
 }
 
 impl ConnectionLike for Link {

@@ -337,7 +337,7 @@ pub unsafe extern "C" fn taut_tls_export(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_get_counters(tls: *mut TlsSession, counters: *mut TlsCounters) -> Code {
     let call = |tls: &mut Tls| {
-        let Counters { spills, carries } = tls.counters();
+        let Counters { spills, carries } = tls.counters;
         // SAFETY: the caller gives null or a `taut_tls_counters`.
         unsafe { sized::write(counters, &TlsCounters { size: size_of::<TlsCounters>(), spills, carries }) }
     };

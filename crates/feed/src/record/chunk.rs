@@ -8,7 +8,7 @@ use super::varint;
 /// Events that become one block of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
     events: u32,
     /// Stamp of the first event.
     first: u64,
@@ -94,9 +94,5 @@ impl Chunk {
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.last
-    }
-
-    pub(super) fn content(&self) -> &[u8] {
-        &self.content
     }
 }

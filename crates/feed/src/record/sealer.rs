@@ -35,7 +35,7 @@ impl Sealer {
     }
 
     fn block(&mut self, chunk: &Chunk, out: &mut Vec<u8>) -> io::Result<()> {
-        let content = chunk.content();
+        let content = &*chunk.content;
         let start = out.len();
         let body = start + HEADER;
         out.resize(body + zstd::zstd_safe::compress_bound(content.len()), 0);
