@@ -64,7 +64,7 @@ impl Hub {
     #[must_use]
     pub fn with_log(config: Config, log: Arc<dyn Log>, bridge: Option<Bridge>) -> Self {
         let (presence, lease) = (Presence::new(&config, bridge.clone()), config.lease);
-        let control = Control::new(presence.host(), bridge.clone());
+        let control = Control::new(&presence.host, bridge.clone());
         let (census, mut rules) = (Census::default(), Rules::open());
         census.equip(&mut rules);
         Self(Arc::new(Shared {

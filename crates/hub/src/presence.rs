@@ -40,7 +40,7 @@ const PER_LEASE: u32 = 3;
 
 pub(crate) struct Presence {
     /// This host among others.
-    host: Arc<str>,
+    pub(crate) host: Arc<str>,
     bridge: Option<Bridge>,
     bounds: Bounds,
     lease: Duration,
@@ -85,11 +85,6 @@ impl Presence {
             rooms: Arc::default(),
             rounds: Mutex::default(),
         }
-    }
-
-    /// The name of this host.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
     }
 
     /// Counts its memory from now on, unless it is counted already.

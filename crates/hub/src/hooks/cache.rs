@@ -19,8 +19,9 @@ pub(super) struct Cache {
     /// In the order of the answers. The answer of a place may have been replaced.
     order: VecDeque<(Key, u64)>,
     last: u64,
-    /// The number of times that answers were forgotten before their end: a new era begins with each.
-    forgotten: u64,
+    /// The number of times that answers were forgotten before their end. An answer is kept only in the era of its question: it
+    /// may else be older than the reason for which answers were forgotten.
+    pub(super) era: u64,
     /// Bytes of names and answers.
     bytes: usize,
 }
@@ -50,21 +51,15 @@ impl Cache {
         }
     }
 
-    /// The era of a question that is asked now. Its answer is kept only in the same one: it may else be older than the
-    /// reason for which answers were forgotten.
-    pub(super) const fn era(&self) -> u64 {
-        self.forgotten
-    }
-
     /// Forgets the answers about a user.
     pub(super) fn forget(&mut self, user: &str) {
-        self.forgotten += 1;
+        self.era += 1;
         let keys: Vec<Key> = self.known.keys().filter(|(_, other, _)| **other == *user).cloned().collect();
         keys.iter().for_each(|key| self.remove(key));
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { last: self.last, forgotten: self.forgotten + 1, ..Self::default() };
+        *self = Self { last: self.last, era: self.era + 1, ..Self::default() };
     }
 
     /// Its memory, in bytes.

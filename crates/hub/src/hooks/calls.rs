@@ -78,7 +78,7 @@ impl Calls {
 
     /// Asks. The answer is given on another thread, or at once if there is no room.
     pub(crate) fn ask(self: &Arc<Self>, question: Question) {
-        let era = lock(&self.cache).era();
+        let era = lock(&self.cache).era;
         let mut state = lock(&self.state);
         let (most, waiting) = (question.hooks.at_once, question.hooks.waiting);
         let idle = state.idle.saturating_sub(state.waiting());
@@ -183,7 +183,7 @@ impl Calls {
                 let replaces = matches!(&verdict, Verdict::Allowed(allowed) if allowed.data.is_some());
                 if let Some(key) = kept_as.filter(|_| is_kept && !replaces) {
                     let mut cache = lock(&self.cache);
-                    if cache.era() == era {
+                    if cache.era == era {
                         cache.put(key, verdict.clone(), answered.max_age, Instant::now());
                     }
                 }
