@@ -135,7 +135,8 @@ impl Shared {
     pub(crate) fn ensure_file(&self) -> Result<(), Error> {
         let file = self.certificate_file();
         let failed = |error| Error::folder(format!("cannot use {}", file.display()), &error);
-        let placeholder = || leaf::placeholder(&self.config.names, now()).map_err(Error::key);
+        let unmade = |error: rcgen::Error| Error::Key(error.to_string());
+        let placeholder = || leaf::placeholder(&self.config.names, now()).map_err(unmade);
         match self.folder.read(CERTIFICATE).map_err(failed)? {
             None => _ = self.folder.create(CERTIFICATE, placeholder()?.as_bytes()).map_err(failed)?,
             Some(content) => {

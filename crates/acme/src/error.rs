@@ -26,11 +26,6 @@ impl Error {
     pub(crate) fn folder(what: String, error: &io::Error) -> Self {
         Self::Folder(format!("{what}: {error}"))
     }
-
-    #[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-    pub(crate) fn key(error: rcgen::Error) -> Self {
-        Self::Key(error.to_string())
-    }
 }
 
 impl fmt::Display for Error {

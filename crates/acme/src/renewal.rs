@@ -134,7 +134,7 @@ impl<'a, C: FnMut() -> Result<(), String>> Keeping<'a, C> {
     async fn step(&mut self) -> Duration {
         let now = now();
         match self.plan.next(now) {
-            Next::Wait(until) => match self.staples.next(now) {
+            Next::Wait(until) => match self.staples.plan.next(now) {
                 NextResponse::Wait(response) => until.min(response).saturating_sub(now),
                 NextResponse::Fetch => {
                     self.fetch().await;

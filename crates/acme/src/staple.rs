@@ -6,15 +6,15 @@ use crate::failure::printable;
 use crate::leaf::{self, Leaf};
 use crate::ocsp::{Question, Word};
 use crate::order::CERTIFICATE;
-use crate::plan::{Life, Time};
-use crate::responses::{NextResponse, Responses};
+use crate::plan::Life;
+use crate::responses::Responses;
 use std::io;
 use tautline_tls::der::date;
 
 /// The responses for the certificate of one folder.
 pub(crate) struct Staples<'a> {
     shared: &'a Shared,
-    plan: Responses,
+    pub(crate) plan: Responses,
 }
 
 /// The end of a request.
@@ -41,10 +41,6 @@ impl<'a> Staples<'a> {
             // That of a revoked certificate was removed.
             None => {}
         }
-    }
-
-    pub(crate) fn next(&self, now: Time) -> NextResponse {
-        self.plan.next(now)
     }
 
     /// Asks the responder, and stores its response. A failure leaves the response before in its place.

@@ -81,9 +81,7 @@ impl OffloadArguments {
 /// Prints the counters of all loops on standard error.
 pub(super) fn report_counters(shards: &[ShardHandle], reloader: &Reloader, min_signature: Option<Duration>) {
     let mut sum = Counters::default();
-    for shard in shards {
-        sum.merge(&shard.counters());
-    }
+    shards.iter().for_each(|shard| sum.merge(&shard.counters()));
     let keys = keys(&reloader.key_costs(), min_signature, reloader.reloads());
     output::report(Level::Info, format_args!("{}{keys}", lines(&sum)));
 }

@@ -17,10 +17,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Verdict> {
         );
         return vec![fault("dns.failed", format!("the name {} does not resolve: {error}", facts.host), remedy)];
     }
-    let dead = |address: &&Address| address.trouble.is_some();
     let all_dead = facts.addresses.iter().all(|address| address.trouble.is_some());
     let mut verdicts: Vec<Verdict> = Vec::new();
-    for address in facts.addresses.iter().filter(dead) {
+    for address in &facts.addresses {
         let Some(trouble) = &address.trouble else { continue };
         if all_dead {
             verdicts.push(unreachable(facts, address, trouble));
