@@ -54,13 +54,10 @@ fn line(rendered: &str, command: Option<&str>) -> String {
     let parts = parts.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let mut text = String::new();
     for part in parts {
-        let follows_list = text.ends_with(':');
-        text += if text.is_empty() {
-            ""
-        } else if follows_list {
-            " "
-        } else {
-            "; "
+        text += match text.chars().next_back() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
         };
         text += part;
     }
