@@ -5,7 +5,6 @@ use crate::codes::{
 use crate::config::Config as TlsSettings;
 use crate::failure::{Fail, Failure};
 use core::time::Duration;
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tautline::http::{HeaderMap, Response};
@@ -77,10 +76,7 @@ impl Ws {
         now_ms: u64,
     ) -> Result<Self, Failure> {
         let (clock, config) = (Clock::new(now_ms), Arc::new(config));
-        if target.is_secure() != tls.is_some() {
-            let what = "a target that begins with wss:// needs a TLS configuration, and one with ws:// takes none";
-            return Err(Failure::new(TAUT_ERR_VALUE, what));
-        }
+        check_tls(&target, tls.is_some())?;
         let session = match tls {
             Some(tls) => tls.connecting()?.connect(&target.tls_name()),
             None => Ok(Box::new(plain::Session) as Box<dyn Session>),
@@ -197,11 +193,6 @@ impl Ws {
         Ok(())
     }
 
-    pub(crate) fn broken(&mut self, errno: i32, context: &mut Context) -> Result<(), Failure> {
-        self.live()?.broken(io::Error::from_raw_os_error(errno), context);
-        Ok(())
-    }
-
     pub(crate) fn on_time(&mut self, now_ms: u64, context: &mut Context) -> Result<(), Failure> {
         let now = self.clock.at(now_ms);
         self.live()?.on_time(now, context);
@@ -231,6 +222,12 @@ fn unsent(unsent: Unsent) -> Failure {
         Unsent::Invalid(why) => Failure::new(TAUT_ERR_VALUE, why),
         other => Failure::with_text(TAUT_ERR_STATE, other.to_string()),
     }
+}
+
+/// Fails unless a client has TLS just where its target needs it.
+pub(crate) fn check_tls(target: &Target, has_tls: bool) -> Result<(), Failure> {
+    let what = "a target that begins with wss:// needs a TLS configuration, and one with ws:// takes none";
+    if target.is_secure() == has_tls { Ok(()) } else { Err(Failure::new(TAUT_ERR_VALUE, what)) }
 }
 
 /// The failure of an attempt to connect.

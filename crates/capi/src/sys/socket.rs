@@ -8,11 +8,9 @@ use super::settings::Settings;
 use super::shapes::{Closed, Message, Target};
 use super::sized;
 use super::types::{ErrorDetail, TlsConfig, TlsFacts};
-use crate::codes::{
-    Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE, TAUT_NEVER, TAUT_TEXT,
-};
+use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_NEVER, TAUT_TEXT};
 use crate::failure::Failure;
-use crate::ws::{close_code, connect_failure};
+use crate::ws::{check_tls, close_code, connect_failure};
 use core::ptr::{from_ref, null};
 use core::time::Duration;
 use std::thread::{self, ThreadId};
@@ -52,10 +50,7 @@ pub unsafe extern "C" fn taut_socket_connect(
         let target = unsafe { target(to) }?;
         // SAFETY: the caller gives null or a configuration.
         let tls = unsafe { tls.as_ref() };
-        if target.is_secure() != tls.is_some() {
-            let what = "a target that begins with wss:// needs a TLS configuration, and one with ws:// takes none";
-            return Err(Failure::new(TAUT_ERR_VALUE, what));
-        }
+        check_tls(&target, tls.is_some())?;
         let plain = Tls { engine: TlsEngine::Plain, config: ClientConfig::default() };
         let tls = tls.map_or(Ok(plain), |tls| tls.0.for_client())?;
         // SAFETY: the caller gives null or settings.

@@ -18,6 +18,7 @@ use crate::failure::{Fail, Failure};
 use crate::ws::{self, Ws};
 use core::any::Any;
 use core::ptr::from_ref;
+use std::io;
 use std::sync::Arc;
 use tautline::http::Response;
 use tautline::layers::engine::connection::{Context, Event};
@@ -209,8 +210,9 @@ pub unsafe extern "C" fn taut_ws_ended(ws: *mut WsSession) -> Code {
 /// `ws` is null or a connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_broken(ws: *mut WsSession, error_number: i32) -> Code {
+    let error = io::Error::from_raw_os_error(error_number);
     // SAFETY: the caller keeps the contract of `run`.
-    unsafe { run(ws, |parts, context| parts.ws.broken(error_number, context)) }
+    unsafe { run(ws, |parts, context| parts.ws.live().map(|connection| connection.broken(error, context))) }
 }
 
 /// Takes the next event. TAUT_EVENT_NONE says that more bytes of the peer are needed, or that too much output waits.
