@@ -89,7 +89,7 @@ impl Fixed {
         if shift == 0 || self.mantissa == 0 {
             return Some(self.mantissa);
         }
-        let factor = *POWERS.get(usize::from(shift.unsigned_abs()))?;
+        let factor = POWERS.get(usize::from(shift.unsigned_abs()))?.cast_signed();
         if shift > 0 {
             self.mantissa.checked_mul(factor)
         } else {
@@ -132,26 +132,20 @@ impl fmt::Display for NumberError {
 plain_error!(NumberError);
 
 /// Powers of ten that an `i64` can hold.
-const POWERS: [i64; 19] = {
-    let mut powers = [1; 19];
+const POWERS: [u64; 19] = powers();
+
+/// Powers of ten for the digits of a word, in a table whose index needs no check.
+const WEIGHTS: [u64; 16] = powers();
+
+const fn powers<const N: usize>() -> [u64; N] {
+    let mut powers = [1; N];
     let mut index = 1;
-    while index < powers.len() {
+    while index < N {
         powers[index] = powers[index - 1] * 10;
         index += 1;
     }
     powers
-};
-
-/// Powers of ten for the digits of a word, in a table whose index needs no check.
-const WEIGHTS: [u64; 16] = {
-    let mut weights = [1; 16];
-    let mut index = 1;
-    while index < weights.len() {
-        weights[index] = weights[index - 1] * 10;
-        index += 1;
-    }
-    weights
-};
+}
 
 /// Digits of the largest integer of 64 bits.
 const MOST_DIGITS: usize = 20;
