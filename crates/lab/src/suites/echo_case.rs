@@ -1,4 +1,4 @@
-use super::{ENGINES, Key, Kind, Lab, Metrics, Outcome, Process, Row, Servers, Subject, row};
+use super::{ENGINES, Effort, Key, Kind, Lab, Metrics, Outcome, Process, Row, Servers, Subject, row};
 use crate::published::lookup;
 use crate::records::Work;
 use crate::rounds::Runs;
@@ -35,6 +35,22 @@ impl Shape {
         }
         name
     }
+}
+
+/// Sizes from where the kernel costs most to where the bytes do, then 64 B with many messages in flight.
+pub(super) const SHAPES: [Shape; 6] = [
+    Shape::of(64),
+    Shape::of(1024),
+    Shape::of(4096),
+    Shape::of(16_384),
+    Shape::of(65_536),
+    Shape { pipeline: 16, ..Shape::of(64) },
+];
+
+/// These shapes, without two of the sizes unless the run is thorough.
+pub(super) fn shapes(effort: Effort) -> Vec<Shape> {
+    let is_quick = |shape: &Shape| !matches!(shape.size, 1024 | 16_384);
+    SHAPES.into_iter().filter(|shape| effort == Effort::Thorough || is_quick(shape)).collect()
 }
 
 /// One composition under one shape of load.

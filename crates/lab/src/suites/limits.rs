@@ -1,4 +1,4 @@
-use super::echo_case::{self, EchoCase, EchoRow, Shape, add_lines, cheapest, limit_of, plain_of};
+use super::echo_case::{self, EchoCase, EchoRow, SHAPES, Shape, add_lines, cheapest, limit_of, plain_of};
 use super::{Check, ENGINES, Effort, Kind, Lab, Outcome, Servers, Subject, check};
 use crate::rounds::Runs;
 use crate::stats::{Ratio, Summary};
@@ -6,16 +6,6 @@ use crate::table::{Table, number, optional};
 use crate::{Error, Metric, Target};
 use std::time::Duration;
 use tautline::layers::tls_records::aead::Provider;
-
-/// Sizes from where the kernel costs most to where the bytes do, then 64 B with many messages in flight.
-const SHAPES: [Shape; 6] = [
-    Shape::of(64),
-    Shape::of(1024),
-    Shape::of(4096),
-    Shape::of(16_384),
-    Shape::of(65_536),
-    Shape { pipeline: 16, ..Shape::of(64) },
-];
 
 /// Sizes whose AEAD calls are measured too.
 const WITH_AEAD: [usize; 2] = [4096, 65_536];
@@ -35,11 +25,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     Ok(())
 }
 
-/// All rows. Quick runs leave out the sizes without a target.
+/// All rows.
 pub(super) fn rows(kinds: &[Kind], effort: Effort) -> Vec<EchoRow> {
-    let is_judged = |shape: &Shape| !matches!(shape.size, 1024 | 16_384);
-    let shapes: Vec<Shape> =
-        SHAPES.into_iter().filter(|shape| effort == Effort::Thorough || is_judged(shape)).collect();
+    let shapes = echo_case::shapes(effort);
     let mut rows = echo_case::rows(&shapes, kinds);
     for provider in Provider::ALL {
         rows.extend(WITH_AEAD.map(|size| EchoCase::row(Kind::Aead(provider), Shape::of(size))));

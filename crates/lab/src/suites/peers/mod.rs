@@ -5,7 +5,7 @@ mod more;
 mod table;
 
 use super::check::report as report_targets;
-use super::echo_case::{self, EchoCase, EchoRow, Shape, add_lines, cheapest, measure_one};
+use super::echo_case::{self, EchoCase, EchoRow, SHAPES, Shape, add_lines, cheapest, measure_one, shapes};
 use super::peer::Peer;
 use super::row::{self, Row};
 use super::{Check, ENGINES, Effort, Kind, Lab, Outcome, Servers, Subject};
@@ -19,16 +19,6 @@ use table::table;
 use tautline::layers::tls_records::aead::Provider;
 
 pub use check::{PeerCheck, check_peers};
-
-/// Small to large messages, and small ones with many in flight.
-const SHAPES: [Shape; 6] = [
-    Shape::of(64),
-    Shape::of(1024),
-    Shape::of(4096),
-    Shape::of(16_384),
-    Shape::of(65_536),
-    Shape { pipeline: 16, ..Shape::of(64) },
-];
 
 /// Peers named by the targets, configured as in their examples. The last one has targets of its own.
 const JUDGED: [Peer; 3] = [Peer::Fastwebsockets, Peer::Yawc, Peer::Wtx];
@@ -159,12 +149,6 @@ impl Failures {
     fn notes(self) -> impl Iterator<Item = String> {
         self.0.into_iter().map(|(_, why)| format!("not measured: {why}"))
     }
-}
-
-/// All shapes; quick runs leave out two sizes.
-fn shapes(effort: Effort) -> Vec<Shape> {
-    let is_quick = |shape: &Shape| !matches!(shape.size, 1024 | 16_384);
-    SHAPES.into_iter().filter(|shape| effort == Effort::Thorough || is_quick(shape)).collect()
 }
 
 /// Limit, ws and wss on every driver, with other engines than the default on the first driver only. Peers over wss, and
