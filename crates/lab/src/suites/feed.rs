@@ -150,7 +150,7 @@ mod tests {
         let mut rows = Program::ALL.map(|program| Row::new(Following { program, symbols: 500, worker: None }));
         let figures = [("rate", 6000.0), ("cpu_us", 4.0), ("p50", 100.0), ("p99", 900.5), ("p999", 12_345.6)];
         let figures = figures.map(|(name, value)| (name.to_owned(), value));
-        rows.iter_mut().for_each(|row| row.add(metrics(&figures).unwrap()));
+        rows.iter_mut().for_each(|row| row::add(&mut row.samples, metrics(&figures).unwrap()));
         let text = table(&rows);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         let ours = text.lines().find(|line| line.contains("tautline ")).unwrap();

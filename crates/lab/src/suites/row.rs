@@ -31,13 +31,6 @@ impl<S> Row<S> {
         Self { subject, samples: Samples::new(), failed: None }
     }
 
-    /// Adds the values of a round.
-    pub(super) fn add(&mut self, metrics: Metrics) {
-        for (metric, value) in metrics {
-            self.samples.entry(metric).or_default().push(value);
-        }
-    }
-
     /// Drops the values of a round that was stopped, so that rows still compare round by round. A first round is kept.
     fn keep_rounds(&mut self, rounds: usize) {
         self.samples.values_mut().for_each(|runs| runs.truncate(rounds.max(1)));
@@ -62,8 +55,15 @@ impl<S: Subject> Row<S> {
         let name = self.subject.name();
         (lab.progress)(step.within(share), &name);
         let metrics = run(lab, &mut self.subject, step).map_err(|error| error.in_case(&name))?;
-        self.add(metrics);
+        add(&mut self.samples, metrics);
         Ok(())
+    }
+}
+
+/// Adds the values of a round.
+pub(super) fn add(samples: &mut Samples, metrics: Metrics) {
+    for (metric, value) in metrics {
+        samples.entry(metric).or_default().push(value);
     }
 }
 

@@ -7,7 +7,7 @@ mod report;
 use super::guest::{Guest, Installed};
 use super::{Certificates, Effort, Kind, Lab, Metrics, Outcome, Process, row};
 use crate::load::{self, Audience, Dialect, Fleet, FleetPlan};
-use crate::rounds::{Plan, Samples};
+use crate::rounds::Plan;
 use crate::{Error, Measured, Metric};
 use case::{Broker, FleetCase, RATE, ROOM, Who, rows};
 use program::Program;
@@ -149,7 +149,7 @@ fn measure(lab: &Lab<'_>, site: &mut Site, case: &mut FleetCase) -> Result<Metri
             let measured = fleet.publish(audience, rate, messages)?;
             match audience {
                 Audience::Rooms => metrics.extend(figures(&measured)),
-                Audience::Everyone => add(&mut case.everyone, figures(&measured)),
+                Audience::Everyone => row::add(&mut case.everyone, figures(&measured)),
             }
         }
         if audience == Audience::Rooms {
@@ -167,10 +167,4 @@ fn figures(measured: &Measured) -> Metrics {
     metrics.extend(measured.latencies.metrics());
     metrics.extend(measured.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
     metrics
-}
-
-fn add(samples: &mut Samples, metrics: Metrics) {
-    for (metric, value) in metrics {
-        samples.entry(metric).or_default().push(value);
-    }
 }

@@ -1,6 +1,6 @@
 //! Cost of the probe itself for a server.
 
-use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Process, Row, Subject};
+use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Process, Row, Subject, row};
 use crate::load::Echo;
 use crate::rounds::{Plan, Runs, interleave};
 use crate::table::{Table, number, optional};
@@ -80,7 +80,7 @@ pub(super) fn measure(
         }
         // If the machine stalled during one of them, the round says nothing about the pair.
         if measured.iter().all(|metrics| metrics.iter().any(|(metric, _)| *metric == Metric::ServerCpuPerMsg)) {
-            pair.iter_mut().zip(measured).for_each(|(row, metrics)| row.add(metrics));
+            pair.iter_mut().zip(measured).for_each(|(row, metrics)| row::add(&mut row.samples, metrics));
         }
         Ok(())
     })?;
