@@ -74,11 +74,11 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     let kinds = kinds(lab.effort, &lab.drivers, &lab.available(&Peer::ECHO));
     let mut rows = rows(lab.effort, &kinds);
     let servers = Servers::start(lab, kinds)?;
-    let mut capacities = Vec::new();
+    let mut capacities: HashMap<usize, HashMap<String, f64>> = HashMap::new();
     // Its rows take longer than those of other suites.
     let plan = Plan { rounds: lab.effort.pick(5, 3, 1), ..lab.plan(BUDGET) };
     row::measure(lab, &mut rows, &plan, 0.0..1.0, |lab, case, step| {
-        let round: &mut HashMap<String, f64> = at(&mut capacities, step.round);
+        let round = capacities.entry(step.round).or_default();
         let (server, span) = (servers.of(case.kind)?.server()?, span(lab.effort, case.rate));
         let capacity = round.get(&case.kind.full_name()).copied();
         let rate = match case.rate {
@@ -104,14 +104,6 @@ fn metrics(measured: &Measured) -> Vec<(Metric, f64)> {
     metrics.extend(measured.latencies.metrics_with_max());
     metrics.extend(measured.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
     metrics
-}
-
-/// The element at `index`, after as many new ones as are missing.
-fn at<T: Default>(all: &mut Vec<T>, index: usize) -> &mut T {
-    if all.len() <= index {
-        all.resize_with(index + 1, T::default);
-    }
-    &mut all[index]
 }
 
 /// A p99.9 needs thousands of messages.
