@@ -68,13 +68,7 @@ fn late(row: &EdgeRow) -> Option<String> {
 fn table(rows: &[EdgeRow]) -> Table {
     let idle = rows.iter().map(|row| row.subject.work).find(|work| matches!(work, Work::Idle(_)));
     Table::of(everyone(rows).into_iter().map(|who| {
-        let of = |work: Work, metric| {
-            optional(
-                rows.iter()
-                    .find(|row| (row.subject.who, row.subject.work) == (who, work))
-                    .and_then(|row| row.median(metric)),
-            )
-        };
+        let of = |work, metric| figure(rows, (who, work), metric);
         let echo = |at: usize| of(Work::Echo(ECHOES[at].0), Metric::ServerCpuPerMsg);
         let handshake = |resumed| of(Work::Handshake { resumed }, Metric::ServerCpuPerHandshake);
         [
@@ -94,16 +88,18 @@ fn table(rows: &[EdgeRow]) -> Table {
     }))
 }
 
+/// A cell: the median of a metric in the row of this proxy and work.
+fn figure(rows: &[EdgeRow], of: (Who, Work), metric: Metric) -> String {
+    let row = rows.iter().find(|row| (row.subject.who, row.subject.work) == of);
+    optional(row.and_then(|row| row.median(metric)))
+}
+
 /// The table of changes under load.
 fn changes(rows: &[EdgeRow]) -> String {
     let table = Table::of(everyone(rows).into_iter().filter(|who| is_changed(rows, *who)).map(|who| {
-        let of = |change, metric| {
-            let row = rows.iter().find(|row| (row.subject.who, row.subject.work) == (who, Work::Change(change)));
-            optional(row.and_then(|row| row.median(metric)))
-        };
         let [reload, program] = Change::ALL.map(|change| {
             let metrics = [Metric::Errors, Metric::LatencyP99, Metric::LatencyMax, Metric::Processes];
-            metrics.map(|metric| of(change, metric))
+            metrics.map(|metric| figure(rows, (who, Work::Change(change)), metric))
         });
         let ([cut, p99, max, left], [cut2, p99_2, max2, left2]) = (reload, program);
         [
