@@ -109,6 +109,11 @@ named! {
 }
 
 impl Metric {
+    /// The metric of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == name)
+    }
+
     /// Whether more is better, or less; `None` for ratios, extremes and deviations, which follow from other figures or from
     /// single messages.
     pub(crate) const fn is_better_if_greater(self) -> Option<bool> {
@@ -157,7 +162,6 @@ impl Serialize for Metric {
 impl<'de> Deserialize<'de> for Metric {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<'de, str>::deserialize(deserializer)?;
-        let found = Self::ALL.into_iter().find(|metric| metric.name() == name);
-        found.ok_or_else(|| D::Error::custom(format_args!("{name:?} is no metric of this version")))
+        Self::named(&name).ok_or_else(|| D::Error::custom(format_args!("{name:?} is no metric of this version")))
     }
 }

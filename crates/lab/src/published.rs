@@ -58,17 +58,16 @@ pub(crate) fn lookup(suite: &str, case: &Case, metric: Metric) -> Option<f64> {
         .map(|figure| figure.value)
 }
 
-/// The first figure with this text, and with this metric if one is given, both in the report's words.
+/// The value of the figure that [`find`] finds.
 pub(crate) fn by_text(suite: &str, text: &str, metric: Option<&str>) -> Option<f64> {
-    let is_it = |figure: &&Figure| {
-        figure.suite == suite && figure.text == text && metric.is_none_or(|metric| figure.metric == metric)
-    };
-    figures().iter().find(is_it).map(|figure| figure.value)
+    find(suite, text, metric).map(|figure| figure.value)
 }
 
-/// The figure with this text and metric, both in the report's words.
-pub(crate) fn find(suite: &str, text: &str, metric: &str) -> Option<&'static Figure> {
-    figures().iter().find(|figure| figure.suite == suite && figure.text == text && figure.metric == metric)
+/// The first figure with this text, and with this metric if one is given, both in the report's words.
+pub(crate) fn find(suite: &str, text: &str, metric: Option<&str>) -> Option<&'static Figure> {
+    figures().iter().find(|figure| {
+        figure.suite == suite && figure.text == text && metric.is_none_or(|metric| figure.metric == metric)
+    })
 }
 
 /// The report's compositions by its numbers, from 1: `XDP, WolfSSL`, `epoll, OpenSSL`.

@@ -35,7 +35,7 @@ pub(crate) fn places(results: &Results) -> Vec<Place<'_>> {
 
 /// The measured figure beside a published one, by the report's words.
 pub(crate) fn beside<'a>(results: &'a Results, suite: &str, text: &str, metric: &str) -> Option<&'a Line> {
-    match place(published::find(suite, text, metric)?, results) {
+    match place(published::find(suite, text, Some(metric))?, results) {
         Found::Beside(line) => Some(line),
         Found::Alone(_) => None,
     }
@@ -142,8 +142,7 @@ fn counterparts(figure: &Figure) -> Result<Vec<Counterpart>, &'static str> {
 }
 
 fn by_case(figure: &Figure, suite: Suite) -> Result<Vec<Counterpart>, &'static str> {
-    let metric = Metric::ALL.into_iter().find(|metric| metric.name() == figure.metric);
-    let (Some(case), Some(metric)) = (figure.case.clone(), metric) else {
+    let (Some(case), Some(metric)) = (figure.case.clone(), Metric::named(figure.metric)) else {
         return Err("its case has facts that no suite has");
     };
     Ok(vec![Counterpart { suite, case, metric }])
@@ -164,17 +163,7 @@ fn stages(figure: &Figure) -> Option<Vec<Counterpart>> {
             metric => ("total", metric.strip_prefix("end_to_end_")?),
         },
     };
-    let metric = match statistic {
-        "min" => Metric::LatencyMin,
-        "max" => Metric::LatencyMax,
-        "mean" => Metric::LatencyMean,
-        "median" => Metric::LatencyP50,
-        "stddev" => Metric::LatencyStddev,
-        "p90" => Metric::LatencyP90,
-        "p95" => Metric::LatencyP95,
-        "p99" => Metric::LatencyP99,
-        _ => return None,
-    };
+    let metric = Metric::named(&format!("latency_{}", if statistic == "median" { "p50" } else { statistic }))?;
     // The report's client received from a network, and veth is nearer to one.
     let over = ["veth", "loopback"].map(|place| {
         let setup = format!("market over {place}, mode {mode}");
@@ -293,7 +282,7 @@ mod tests {
     #[test]
     fn reasons_say_what_to_do() {
         let why = |results: &Results, suite, text, metric| match place(
-            published::find(suite, text, metric).unwrap(),
+            published::find(suite, text, Some(metric)).unwrap(),
             results,
         ) {
             Found::Alone(why) => why,
