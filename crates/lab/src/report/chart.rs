@@ -134,6 +134,18 @@ pub(super) struct Series {
     pub(super) values: Vec<Option<Value>>,
 }
 
+impl Lines {
+    /// Lines over percentiles in this order, whose values have a logarithmic axis.
+    pub(super) fn by_percentile<'a>(
+        across: &'static str,
+        percentiles: impl Iterator<Item = &'a str>,
+        series: Vec<Series>,
+    ) -> Self {
+        let ticks = percentiles.zip(0_u8..).map(|(name, at)| (f64::from(at), name.to_owned())).collect();
+        Self { across, ticks, spacing: Spacing::Even, is_log: true, top: 0.0, series }
+    }
+}
+
 impl Chart {
     /// A chart with one picture.
     pub(super) fn of(title: impl Into<String>, note: impl Into<String>, unit: &str, body: Body) -> Self {

@@ -290,14 +290,8 @@ impl Spec {
                 .map(|(metric, _)| lines.iter().find(|line| line.metric == *metric).map(|line| value(line)))
                 .collect(),
         });
-        Body::Lines(Lines {
-            across: "percentile",
-            series: series.collect(),
-            ticks: measured.iter().zip(0_u8..).map(|((_, name), at)| (f64::from(at), (*name).to_owned())).collect(),
-            spacing: Spacing::Even,
-            is_log: true,
-            top: 0.0,
-        })
+        let names = measured.iter().map(|(_, name)| *name);
+        Body::Lines(Lines::by_percentile("percentile", names, series.collect()))
     }
 }
 

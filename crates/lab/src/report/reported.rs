@@ -230,21 +230,10 @@ fn stage_curves(results: &Results) -> Chart {
             look: Look::Measured(mode - 1),
             values: statistics.map(|(word, _)| value(mode, word)).into(),
         });
-        Panel {
-            title: title.to_owned(),
-            body: Body::Lines(Lines {
-                across: "percentile of the time from arrival to handler",
-                ticks: statistics
-                    .iter()
-                    .zip(0_u8..)
-                    .map(|((_, name), at)| (f64::from(at), (*name).to_owned()))
-                    .collect(),
-                spacing: Spacing::Even,
-                is_log: true,
-                top: 0.0,
-                series: series.filter(|series| series.values.iter().any(Option::is_some)).collect(),
-            }),
-        }
+        let series = series.filter(|series| series.values.iter().any(Option::is_some)).collect();
+        let names = statistics.iter().map(|(_, name)| *name);
+        let across = "percentile of the time from arrival to handler";
+        Panel { title: title.to_owned(), body: Body::Lines(Lines::by_percentile(across, names, series)) }
     };
     Chart {
         title: "Latency percentiles of the eleven compositions".to_owned(),
