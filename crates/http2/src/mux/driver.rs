@@ -1,4 +1,4 @@
-use super::front::{Front, State};
+use super::front::{Front, State, views};
 use super::sink::{self, Behind};
 use super::table::Entry;
 use crate::limits::Limits;
@@ -46,6 +46,8 @@ macro_rules! in_front {
 }
 
 impl Driver for Multiplexer {
+    views!();
+
     in_front! {
         fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)>;
         fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)>;
@@ -69,88 +71,6 @@ impl Driver for Multiplexer {
         fn stamp_next(&mut self, wanted: bool);
         fn opened(&mut self, token: Token, plain: &mut [u8]);
         fn go_away(&mut self, token: Token);
-    }
-
-    fn name(&self) -> &'static str {
-        self.behind.name()
-    }
-
-    fn held(&self, token: Token) -> Option<Held<'_>> {
-        match self.state.table.get(token)? {
-            Entry::Socket(inner) => self.behind.held(*inner),
-            _ => None,
-        }
-    }
-
-    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
-        self.behind.listening()
-    }
-
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.behind.poll_fd()
-    }
-
-    fn direct(&self, token: Token) -> Option<Direct<'_>> {
-        self.behind.direct(self.state.table.inner(token)?)
-    }
-
-    fn unsent(&self, token: Token) -> usize {
-        match self.state.table.get(token) {
-            Some(Entry::Stream(stream)) => stream.unsent(),
-            Some(Entry::Socket(inner) | Entry::Carrier(inner, _)) => self.behind.unsent(*inner),
-            _ => 0,
-        }
-    }
-
-    fn kernel_tls(&self) -> KernelTls {
-        self.behind.kernel_tls()
-    }
-
-    fn peer(&self, token: Token) -> Option<Address> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => self.peer(stream.carrier),
-            _ => self.behind.peer(self.state.table.inner(token)?),
-        }
-    }
-
-    fn local(&self, token: Token) -> Option<Address> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => self.local(stream.carrier),
-            _ => self.behind.local(self.state.table.inner(token)?),
-        }
-    }
-
-    fn held_for_carrier(&self, token: Token) -> usize {
-        match self.state.table.get(token) {
-            Some(Entry::Carrier(_, carrier)) => carrier.held(),
-            _ => 0,
-        }
-    }
-
-    fn waker(&self) -> Waker {
-        self.behind.waker()
-    }
-
-    fn arrival(&self) -> Option<Arrival> {
-        self.behind.arrival()
-    }
-
-    fn began(&self) -> Option<u64> {
-        self.behind.began()
-    }
-
-    fn carrier(&self, token: Token) -> Option<Token> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => Some(stream.carrier),
-            _ => None,
-        }
-    }
-
-    fn carried_by(&self, token: Token) -> Vec<Token> {
-        match self.state.table.get(token) {
-            Some(Entry::Carrier(_, carrier)) => carrier.streams.iter().map(|(_, stream)| *stream).collect(),
-            _ => Vec::new(),
-        }
     }
 
     fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {

@@ -114,10 +114,99 @@ impl State {
     }
 }
 
+/// The calls that change nothing. They are the same for this driver and for the one that a loop owns: both have the driver
+/// behind, and the state beside it.
+macro_rules! views {
+    () => {
+        fn name(&self) -> &'static str {
+            self.behind.name()
+        }
+
+        /// Carriers and streams cannot be given away: the state of HTTP/2 stays here.
+        fn held(&self, token: Token) -> Option<Held<'_>> {
+            match self.state.table.get(token)? {
+                Entry::Socket(inner) => self.behind.held(*inner),
+                _ => None,
+            }
+        }
+
+        fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+            self.behind.listening()
+        }
+
+        fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+            self.behind.poll_fd()
+        }
+
+        fn direct(&self, token: Token) -> Option<Direct<'_>> {
+            self.behind.direct(self.state.table.inner(token)?)
+        }
+
+        fn unsent(&self, token: Token) -> usize {
+            match self.state.table.get(token) {
+                Some(Entry::Stream(stream)) => stream.unsent(),
+                Some(Entry::Socket(inner) | Entry::Carrier(inner, _)) => self.behind.unsent(*inner),
+                _ => 0,
+            }
+        }
+
+        fn kernel_tls(&self) -> KernelTls {
+            self.behind.kernel_tls()
+        }
+
+        fn peer(&self, token: Token) -> Option<Address> {
+            match self.state.table.get(token)? {
+                Entry::Stream(stream) => self.peer(stream.carrier),
+                _ => self.behind.peer(self.state.table.inner(token)?),
+            }
+        }
+
+        fn local(&self, token: Token) -> Option<Address> {
+            match self.state.table.get(token)? {
+                Entry::Stream(stream) => self.local(stream.carrier),
+                _ => self.behind.local(self.state.table.inner(token)?),
+            }
+        }
+
+        fn held_for_carrier(&self, token: Token) -> usize {
+            match self.state.table.get(token) {
+                Some(Entry::Carrier(_, carrier)) => carrier.held(),
+                _ => 0,
+            }
+        }
+
+        fn waker(&self) -> Waker {
+            self.behind.waker()
+        }
+
+        fn arrival(&self) -> Option<Arrival> {
+            self.behind.arrival()
+        }
+
+        fn began(&self) -> Option<u64> {
+            self.behind.began()
+        }
+
+        fn carrier(&self, token: Token) -> Option<Token> {
+            match self.state.table.get(token)? {
+                Entry::Stream(stream) => Some(stream.carrier),
+                _ => None,
+            }
+        }
+
+        fn carried_by(&self, token: Token) -> Vec<Token> {
+            match self.state.table.get(token) {
+                Some(Entry::Carrier(_, carrier)) => carrier.streams.iter().map(|(_, stream)| *stream).collect(),
+                _ => Vec::new(),
+            }
+        }
+    };
+}
+
+pub(super) use views;
+
 impl Driver for Front<'_> {
-    fn name(&self) -> &'static str {
-        self.behind.name()
-    }
+    views!();
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         self.behind.listen(address, options)
@@ -144,30 +233,14 @@ impl Driver for Front<'_> {
         self.behind.hold_still()
     }
 
-    /// Carriers and streams cannot be given away: the state of HTTP/2 stays here.
-    fn held(&self, token: Token) -> Option<Held<'_>> {
-        match self.state.table.get(token)? {
-            Entry::Socket(inner) => self.behind.held(*inner),
-            _ => None,
-        }
-    }
-
     fn give_away(&mut self, token: Token) {
         if let Entry::Socket(inner) | Entry::Carrier(inner, _) = self.state.table.remove(token) {
             self.behind.give_away(inner);
         }
     }
 
-    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
-        self.behind.listening()
-    }
-
     fn give_listening_away(&mut self) {
         self.behind.give_listening_away();
-    }
-
-    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.behind.poll_fd()
     }
 
     fn next_work(&mut self) -> Option<Duration> {
@@ -182,10 +255,6 @@ impl Driver for Front<'_> {
     fn connect_from(&mut self, address: &Address, source: &Source) -> io::Result<Token> {
         let inner = self.behind.connect_from(address, source)?;
         Ok(self.state.table.add(Entry::Socket(inner)))
-    }
-
-    fn direct(&self, token: Token) -> Option<Direct<'_>> {
-        self.behind.direct(self.state.table.inner(token)?)
     }
 
     fn send(&mut self, token: Token, buf: Buf) -> Sent {
@@ -258,41 +327,11 @@ impl Driver for Front<'_> {
         }
     }
 
-    fn unsent(&self, token: Token) -> usize {
-        match self.state.table.get(token) {
-            Some(Entry::Stream(stream)) => stream.unsent(),
-            Some(Entry::Socket(inner) | Entry::Carrier(inner, _)) => self.behind.unsent(*inner),
-            _ => 0,
-        }
-    }
-
-    fn kernel_tls(&self) -> KernelTls {
-        self.behind.kernel_tls()
-    }
-
     fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {
         match self.state.table.inner(token) {
             Some(inner) => self.behind.give_keys(inner, keys),
             None => Err(io::ErrorKind::Unsupported.into()),
         }
-    }
-
-    fn peer(&self, token: Token) -> Option<Address> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => self.peer(stream.carrier),
-            _ => self.behind.peer(self.state.table.inner(token)?),
-        }
-    }
-
-    fn local(&self, token: Token) -> Option<Address> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => self.local(stream.carrier),
-            _ => self.behind.local(self.state.table.inner(token)?),
-        }
-    }
-
-    fn waker(&self) -> Waker {
-        self.behind.waker()
     }
 
     fn stamp_arrivals(&mut self) -> io::Result<()> {
@@ -301,14 +340,6 @@ impl Driver for Front<'_> {
 
     fn stamp_next(&mut self, wanted: bool) {
         self.behind.stamp_next(wanted);
-    }
-
-    fn arrival(&self) -> Option<Arrival> {
-        self.behind.arrival()
-    }
-
-    fn began(&self) -> Option<u64> {
-        self.behind.began()
     }
 
     fn opened(&mut self, token: Token, plain: &mut [u8]) {
@@ -326,29 +357,8 @@ impl Driver for Front<'_> {
         state.mark_dirty(token);
     }
 
-    fn held_for_carrier(&self, token: Token) -> usize {
-        match self.state.table.get(token) {
-            Some(Entry::Carrier(_, carrier)) => carrier.held(),
-            _ => 0,
-        }
-    }
-
     fn go_away(&mut self, token: Token) {
         self.state.end_carrier(token);
-    }
-
-    fn carrier(&self, token: Token) -> Option<Token> {
-        match self.state.table.get(token)? {
-            Entry::Stream(stream) => Some(stream.carrier),
-            _ => None,
-        }
-    }
-
-    fn carried_by(&self, token: Token) -> Vec<Token> {
-        match self.state.table.get(token) {
-            Some(Entry::Carrier(_, carrier)) => carrier.streams.iter().map(|(_, stream)| *stream).collect(),
-            _ => Vec::new(),
-        }
     }
 
     /// The loop turns the driver that owns this one.
