@@ -100,43 +100,62 @@ impl Driver {
     /// Repeats a send later, for which the kernel had no memory.
     fn try_later(&mut self, token: Token, buf: Buf) {
         let Some(conn) = self.slots.get_mut(token) else { return };
-        let rest = mem::take(&mut conn.out);
-        keep(conn, buf);
-        keep(conn, rest);
+        keep_first(conn, buf);
         self.deferred.send_later(token);
     }
 
-    pub(super) fn send_completed(&mut self, completion: Completion<'_>, sink: &mut dyn Sink) {
-        let With::Sent(token, mut buf) = completion.with else { return };
+    /// Ends a send, and returns the bytes that are left of it. `None` if the connection has failed, or is gone.
+    pub(super) fn take_unsent(&mut self, completion: Completion<'_>) -> Option<(Token, Buf)> {
+        let With::Sent(token, mut buf) = completion.with else { return None };
         self.count_sent(token, completion.result);
-        let Some(conn) = self.slots.get_mut(token) else { return };
+        let conn = self.slots.get_mut(token)?;
         conn.sending = None;
         if conn.phase == Phase::Failed {
-            return;
+            return None;
         }
         match completion.result {
             Ok(sent @ 1..) => buf.take((sent as usize).min(buf.len())),
-            Ok(0) => return self.fail_later(token, Errno::PIPE),
             Err(Errno::OPNOTSUPP) if !conn.copied => conn.copied = true,
-            Err(errno) if socket::is_shortage(errno) => return self.try_later(token, buf),
-            // Nothing is wrong with the connection: a signal came, or the kernel gave the request up.
+            // Nothing is wrong with the connection: a signal came, the kernel gave the request up, or had no memory for it.
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
-            Err(errno) => return self.fail_later(token, errno),
+            Err(errno) if socket::is_shortage(errno) => {}
+            // A send of no bytes is a failure too.
+            broken => {
+                self.fail_later(token, broken.err().unwrap_or(Errno::PIPE));
+                return None;
+            }
         }
+        Some((token, buf))
+    }
+
+    pub(super) fn send_completed(&mut self, completion: Completion<'_>, sink: &mut dyn Sink) {
+        let lacks_memory = completion.result.is_err_and(socket::is_shortage);
+        let Some((token, buf)) = self.take_unsent(completion) else { return };
+        if lacks_memory {
+            return self.try_later(token, buf);
+        }
+        let Some(conn) = self.slots.get_mut(token) else { return };
         if !buf.is_empty() || !conn.out.is_empty() {
-            let rest = mem::take(&mut conn.out);
-            keep(conn, buf);
-            keep(conn, rest);
+            keep_first(conn, buf);
             return self.go_on_sending(token);
         }
-        if conn.phase == Phase::Orphan {
-            return self.remove(token);
+        self.sent_all(token, buf, sink);
+    }
+
+    /// All bytes of a connection have left.
+    pub(super) fn sent_all(&mut self, token: Token, buf: Buf, sink: &mut dyn Sink) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        match conn.phase {
+            Phase::Orphan => self.remove(token),
+            Phase::Failed => {}
+            _ => {
+                if conn.finishing {
+                    socket::finish(&conn.fd);
+                }
+                self.waiting -= usize::from(mem::take(&mut conn.full));
+                sink.sent(self, token, buf);
+            }
         }
-        if conn.finishing {
-            socket::finish(&conn.fd);
-        }
-        self.waiting -= usize::from(mem::take(&mut conn.full));
-        sink.sent(self, token, buf);
     }
 
     /// Sends what the kernel takes for a connection that is being closed. Returns whether nothing is left that can be
@@ -201,9 +220,16 @@ impl Driver {
     }
 }
 
+/// Puts `buf` before the bytes that a connection has to send.
+pub(super) fn keep_first(conn: &mut Conn, buf: Buf) {
+    let rest = mem::take(&mut conn.out);
+    keep(conn, buf);
+    keep(conn, rest);
+}
+
 /// Appends `buf` to the bytes that a connection has to send. The peer may leave them unread for long, so few bytes do not
 /// keep much memory.
-pub(super) fn keep(conn: &mut Conn, mut buf: Buf) {
+fn keep(conn: &mut Conn, mut buf: Buf) {
     buf.fit();
     if conn.out.is_empty() {
         conn.out = buf;

@@ -3,9 +3,9 @@
 use super::Driver;
 use super::conn::{Backlog, Ending, Multi, Phase};
 use super::receive::says_more;
-use super::send::keep;
+use super::send::keep_first;
 use super::sys::{BufferRing, Completion, Source, With};
-use crate::{Held, Sink, Token, socket};
+use crate::{Held, Sink, Token};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
@@ -135,31 +135,12 @@ impl Driver {
     }
 
     fn keep_unsent(&mut self, completion: Completion<'_>) {
-        let With::Sent(token, mut buf) = completion.with else { return };
-        self.count_sent(token, completion.result);
+        let Some((token, buf)) = self.take_unsent(completion) else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
-        conn.sending = None;
-        if conn.phase == Phase::Failed {
-            return;
-        }
-        match completion.result {
-            Ok(sent @ 1..) => buf.take((sent as usize).min(buf.len())),
-            Ok(0) => return self.fail_later(token, Errno::PIPE),
-            Err(Errno::OPNOTSUPP) if !conn.copied => conn.copied = true,
-            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
-            Err(errno) if socket::is_shortage(errno) => {}
-            Err(errno) => return self.fail_later(token, errno),
-        }
-        let rest = mem::take(&mut conn.out);
-        if buf.is_empty() && rest.is_empty() {
+        if buf.is_empty() && conn.out.is_empty() {
             self.sent.push_back((token, buf));
-            return;
-        }
-        if !buf.is_empty() {
-            keep(conn, buf);
-        }
-        if !rest.is_empty() {
-            keep(conn, rest);
+        } else {
+            keep_first(conn, buf);
         }
     }
 
@@ -176,18 +157,7 @@ impl Driver {
     pub(super) fn report_sent(&mut self, sink: &mut dyn Sink) {
         for _ in 0..self.sent.len() {
             let Some((token, buf)) = self.sent.pop_front() else { return };
-            let Some(conn) = self.slots.get_mut(token) else { continue };
-            match conn.phase {
-                Phase::Orphan => self.remove(token),
-                Phase::Failed => {}
-                _ => {
-                    if conn.finishing {
-                        socket::finish(&conn.fd);
-                    }
-                    self.waiting -= usize::from(mem::take(&mut conn.full));
-                    sink.sent(self, token, buf);
-                }
-            }
+            self.sent_all(token, buf, sink);
         }
     }
 
