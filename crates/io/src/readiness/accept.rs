@@ -2,18 +2,19 @@ use super::conn::{Conn, Phase, Source};
 use super::driver::Driver;
 use super::poll::Poll;
 use crate::socket::{self, Listening};
-use crate::{Listener, Sink, Token};
+use crate::{Address, Listener, Sink, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::io;
 
 impl<P: Poll> Driver<P> {
-    pub(super) fn start_accepting(&mut self, socket: Listening) -> io::Result<Listener> {
+    pub(super) fn start_accepting(&mut self, socket: Listening) -> io::Result<(Listener, Address)> {
         let number = u32::try_from(self.listeners.sockets.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         self.poll.add(socket.fd.as_fd(), Source::Listener(number).data(), self.accept_interest())?;
+        let address = socket.address.clone();
         self.listeners.sockets.push(Some(socket));
-        Ok(Listener(number))
+        Ok((Listener(number), address))
     }
 
     pub(super) fn pause_accepting(&mut self, pause: bool) {

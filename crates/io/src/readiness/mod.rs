@@ -100,14 +100,12 @@ impl<P: Poll> crate::Driver for Driver<P> {
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen(address, options)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
+        self.start_accepting(socket)
     }
 
     fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen_on(socket)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
+        self.start_accepting(socket)
     }
 
     fn stop_listening(&mut self) {

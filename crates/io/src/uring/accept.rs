@@ -3,18 +3,19 @@ use super::conn::{Multi, Phase};
 use super::listeners::Socket;
 use super::sys::{Completion, Source, With};
 use crate::socket::{self, Listening};
-use crate::{Listener, Sink};
+use crate::{Address, Listener, Sink};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
 use std::io;
 
 impl Driver {
-    pub(super) fn start_accepting(&mut self, listening: Listening) -> io::Result<Listener> {
+    pub(super) fn start_accepting(&mut self, listening: Listening) -> io::Result<(Listener, Address)> {
         let number = u32::try_from(self.listeners.sockets.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let address = listening.address.clone();
         self.listeners.sockets.push(Some(Socket { listening, accepting: Multi::Idle, generation: 0 }));
         self.listeners.unarmed = true;
-        Ok(Listener(number))
+        Ok((Listener(number), address))
     }
 
     pub(super) fn close_listeners(&mut self) {

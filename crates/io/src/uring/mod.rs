@@ -310,14 +310,12 @@ impl crate::Driver for Driver {
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen(address, options)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
+        self.start_accepting(socket)
     }
 
     fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen_on(socket)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
+        self.start_accepting(socket)
     }
 
     fn stop_listening(&mut self) {
@@ -349,7 +347,7 @@ impl crate::Driver for Driver {
     }
 
     fn listening(&self) -> io::Result<Vec<OwnedFd>> {
-        self.copy_listeners()
+        self.listeners.sockets.iter().flatten().map(|socket| socket.listening.fd.try_clone()).collect()
     }
 
     fn give_listening_away(&mut self) {

@@ -6,7 +6,7 @@ use super::receive::says_more;
 use super::send::keep_first;
 use super::sys::{BufferRing, Completion, Source, With};
 use crate::{Held, Sink, Token};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::io;
 use std::mem;
@@ -182,10 +182,6 @@ impl Driver {
             self.ring.cancel(Source::Watch(token));
         }
         self.ring.close(conn.fd, conn.flush);
-    }
-
-    pub(super) fn copy_listeners(&self) -> io::Result<Vec<OwnedFd>> {
-        self.listeners.sockets.iter().flatten().map(|socket| socket.listening.fd.try_clone()).collect()
     }
 
     /// Stops accepting. Connections that were accepted already are still delivered.
