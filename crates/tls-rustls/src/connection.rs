@@ -4,6 +4,7 @@ use crate::config::Serving;
 use crate::error::{alert_of, describe};
 use crate::guard::take_verdict;
 use crate::server_configs::Chosen;
+use core::ops::Deref;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -152,12 +153,10 @@ impl Connection {
 const NOT_OPEN: Error = Error::ApiMisuse("no data can be sent before the handshake is complete or after the close");
 
 /// The methods that the connection types of both roles share.
-trait Role {
+trait Role: Deref<Target: Deref<Target = CommonState>> {
     type Data;
 
     fn next<'c, 'i>(&'c mut self, wire: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
-
-    fn state(&self) -> &CommonState;
 }
 
 impl Role for UnbufferedServerConnection {
@@ -166,10 +165,6 @@ impl Role for UnbufferedServerConnection {
     fn next<'c, 'i>(&'c mut self, wire: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(wire)
     }
-
-    fn state(&self) -> &CommonState {
-        self
-    }
 }
 
 impl Role for UnbufferedClientConnection {
@@ -177,10 +172,6 @@ impl Role for UnbufferedClientConnection {
 
     fn next<'c, 'i>(&'c mut self, wire: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(wire)
-    }
-
-    fn state(&self) -> &CommonState {
-        self
     }
 }
 
@@ -233,7 +224,7 @@ fn process<R: Role>(
 
 /// Appends the pending alert after an error. rustls reads nothing while it has bytes to send.
 fn encode_alert<R: Role>(connection: &mut R, wire: &mut [u8], out: &mut Buf) -> Result<(), Error> {
-    while connection.state().wants_write() {
+    while connection.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(mut encode)) = connection.next(wire).state else { break };
         append(out, 0, |free| encode.encode(free).map_err(EncodeFailure::from))?;
     }
