@@ -141,29 +141,6 @@ impl Driver {
         let net = self.net.borrow_mut();
         (self.end_of(&net, token) == Some(id)).then_some(net)
     }
-
-    fn send_bytes(&self, token: Token, mut buf: Buf) -> Sent {
-        let mut net = self.net.borrow_mut();
-        let Some(id) = self.end_of(&net, token) else {
-            buf.clear();
-            return Sent::Done(buf);
-        };
-        net.note(self.host, "send", id.tcp, buf.len());
-        let end = net.end(id);
-        if end.pending.is_some() || end.sent_owed.is_some() {
-            net.find(format!("host {} sends on connection {} while a send is pending", self.host, id.tcp));
-        } else if end.finishing {
-            net.find(format!("host {} sends on connection {} behind its end", self.host, id.tcp));
-        }
-        let end = net.end(id);
-        if end.failed.is_some() || buf.is_empty() {
-            buf.clear();
-            return Sent::Done(buf);
-        }
-        end.pending = Some(buf);
-        net.transmit(id);
-        net.end(id).sent_owed.take().map_or(Sent::Pending, Sent::Done)
-    }
 }
 
 /// Takes the next bytes for the application, behind some headroom.
@@ -220,8 +197,27 @@ impl tautline_io::Driver for Driver {
         Ok(token)
     }
 
-    fn send(&mut self, token: Token, buf: Buf) -> Sent {
-        self.send_bytes(token, buf)
+    fn send(&mut self, token: Token, mut buf: Buf) -> Sent {
+        let mut net = self.net.borrow_mut();
+        let Some(id) = self.end_of(&net, token) else {
+            buf.clear();
+            return Sent::Done(buf);
+        };
+        net.note(self.host, "send", id.tcp, buf.len());
+        let end = net.end(id);
+        if end.pending.is_some() || end.sent_owed.is_some() {
+            net.find(format!("host {} sends on connection {} while a send is pending", self.host, id.tcp));
+        } else if end.finishing {
+            net.find(format!("host {} sends on connection {} behind its end", self.host, id.tcp));
+        }
+        let end = net.end(id);
+        if end.failed.is_some() || buf.is_empty() {
+            buf.clear();
+            return Sent::Done(buf);
+        }
+        end.pending = Some(buf);
+        net.transmit(id);
+        net.end(id).sent_owed.take().map_or(Sent::Pending, Sent::Done)
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {
