@@ -94,6 +94,19 @@ impl Running {
         Ok(self.wait(Deadline::after(Duration::ZERO))?.is_some())
     }
 
+    /// Waits until its log is as `is_ready` wants it, for a minute at most. Fails with the end of the log, and with `why`.
+    pub(crate) fn wait_for(&mut self, log: &Path, is_ready: impl Fn(&str) -> bool, why: &str) -> Result<(), Failure> {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        while !is_ready(&fs::read_to_string(log)?) {
+            if deadline.passed() || self.ended()? {
+                show_tail(log, 20);
+                return Err(why.into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     fn signal(&self, signal: Signal) {
         if !self.over {
             signal_group(self.child.id(), signal);

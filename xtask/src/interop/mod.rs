@@ -187,13 +187,5 @@ fn metrics(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Resul
 
 /// Waits until a peer prints `ready`.
 fn ready(log: &Path, by: &mut Running) -> Outcome {
-    let deadline = Deadline::after(Duration::from_secs(60));
-    while !fs::read_to_string(log)?.lines().any(|line| line == "ready") {
-        if by.ended()? || deadline.passed() {
-            show_tail(log, 20);
-            return Err(Failure::Failed("the peer did not print `ready`".to_owned()));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    by.wait_for(log, |text| text.lines().any(|line| line == "ready"), "the peer did not print `ready`")
 }

@@ -1,15 +1,13 @@
 //! The program `taut` over AF_XDP, against itself over the kernel's TCP.
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::spaces::{Side, Spaces};
 use crate::outcome::{Failure, Outcome};
-use crate::process::{Deadline, Running, run_logged, show_tail};
+use crate::process::{Running, run_logged};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme};
 use crate::{autobahn, paths};
@@ -113,14 +111,8 @@ impl World {
         command.args(stack.arguments(Side::A));
         let log = paths::log(&format!("xdp-serve-{scheme}"));
         let mut running = Running::start_logged(&mut self.spaces.within(Side::A, &command), &log)?;
-        let deadline = Deadline::after(Duration::from_secs(60));
-        while !fs::read_to_string(&log)?.contains("fd99") {
-            if deadline.passed() || running.ended()? {
-                show_tail(&log, 20);
-                return Err(Failure::Failed(format!("the server over {stack:?} does not listen")));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        let why = format!("the server over {stack:?} does not listen");
+        running.wait_for(&log, |text| text.contains("fd99"), &why)?;
         Ok(running)
     }
 
