@@ -51,12 +51,16 @@ pub(crate) fn venv(folder: &Path, packages: &[&str], program: &str, log: &Path, 
     once(folder, &packages.join(" "), works, |folder| python(folder, packages, log, deadline))
 }
 
+/// The version of a tool, which is part of a recipe. The stage is skipped without the tool.
+pub(crate) fn version(tool: &str, argument: &str) -> Result<String, Failure> {
+    let version = process::output(Command::new(tool).arg(argument));
+    version.ok_or_else(|| Failure::Skipped(format!("{tool} is not installed (cargo xtask setup)")))
+}
+
 /// Has Go install packages into a folder of this name, unless they are there. Its own files are below the folder too, and are
 /// removed.
 pub(crate) fn go(name: &str, packages: &[String], works: impl Fn(&Path) -> bool, deadline: Deadline) -> Outcome {
-    let Some(go) = process::output(Command::new("go").arg("version")) else {
-        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
-    };
+    let go = version("go", "version")?;
     once(&paths::own(name), &format!("{go}{}", packages.join(" ")), works, |folder| {
         let mut install = Command::new("go");
         install.args(["install", "-modcacherw", "-trimpath"]).args(packages).current_dir(folder);

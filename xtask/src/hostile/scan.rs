@@ -5,11 +5,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::outcome::{Failure, Outcome, none_of};
+use crate::outcome::{Outcome, none_of};
 use crate::process::{run_logged, succeeds};
 use crate::stage::Context;
 use crate::taut::{self, Scheme};
-use crate::{install, paths, process};
+use crate::{install, paths};
 
 /// The scanner and its version.
 const SSLYZE: &str = "sslyze==6.3.1";
@@ -30,9 +30,7 @@ const FINDINGS: [(&str, &str, &str); 6] = [
 /// Scans a server of each engine.
 pub(crate) fn scan(context: &Context) -> Outcome {
     let folder = paths::own("sslyze");
-    let Some(version) = process::output(Command::new("python3").arg("--version")) else {
-        return Err(Failure::Skipped("python3 is not installed (cargo xtask setup)".to_owned()));
-    };
+    let version = install::version("python3", "--version")?;
     let python = folder.join("bin/python");
     let works = |_: &std::path::Path| succeeds(&python.to_string_lossy(), &["-c", "import sslyze"]);
     install::once(&folder, &format!("{version}{SSLYZE}"), works, |folder| {

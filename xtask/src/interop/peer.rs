@@ -105,14 +105,11 @@ impl Peer {
 
     /// Fetches its dependencies and builds it, unless that is done already.
     pub(super) fn install(self, deadline: Deadline) -> Outcome {
-        let (tool, version) = match self {
-            Self::Python => ("python3", "--version"),
-            Self::Go => ("go", "version"),
-            Self::Node => ("npm", "--version"),
-        };
-        let Some(version) = process::output(Command::new(tool).arg(version)) else {
-            return Err(Failure::Skipped(format!("{tool} is not installed (cargo xtask setup)")));
-        };
+        let version = match self {
+            Self::Python => install::version("python3", "--version"),
+            Self::Go => install::version("go", "version"),
+            Self::Node => install::version("npm", "--version"),
+        }?;
         let recipe = format!("{version}{}", self.recipe()?);
         install::once(
             &self.folder(),

@@ -29,9 +29,7 @@ pub(super) fn run(context: &Context, certificates: &Certificates) -> Result<Vec<
 /// Fetches the clients. They have an environment of their own, since they ask for other versions than the other peers.
 pub(super) fn install(deadline: Deadline) -> Outcome {
     let requirements = Peer::Python.source().join("requirements-venues.txt");
-    let Some(version) = process::output(Command::new("python3").arg("--version")) else {
-        return Err(Failure::Skipped("python3 is not installed (cargo xtask setup)".to_owned()));
-    };
+    let version = install::version("python3", "--version")?;
     let recipe = format!("{version}{}", fs::read_to_string(&requirements)?);
     let works = || {
         let mut import = Command::new(folder().join("bin/python"));
