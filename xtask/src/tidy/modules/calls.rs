@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edges::Edges;
-use super::tree::{Sources, product};
+use super::tree::{Sources, closing, product};
 use crate::tidy::tokens::Token;
 
 /// Names of methods that types of std have too.
@@ -192,22 +192,6 @@ fn blocks<'a>(tokens: &[Token<'a>]) -> Vec<Block<'a>> {
         }
     }
     blocks
-}
-
-/// The place behind the brace that closes the one here.
-fn closing(tokens: &[Token<'_>], open: usize) -> usize {
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate().skip(open) {
-        match token.text {
-            "{" => depth += 1,
-            "}" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 {
-            return at + 1;
-        }
-    }
-    tokens.len()
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(super) fn product(source: &str) -> Vec<Token<'_>> {
     let (mut kept, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
         if reader.text(at) == "#" && reader.text(at + 1) == "[" {
-            let end = reader.closing(at + 1);
+            let end = closing(&tokens, at + 1);
             at = if reader.is_for_tests(at + 1) { reader.part_end(end) } else { end };
         } else {
             kept.push(tokens[at]);
@@ -81,6 +81,22 @@ pub(super) fn product(source: &str) -> Vec<Token<'_>> {
         }
     }
     kept
+}
+
+/// The place behind the bracket that closes the one here.
+pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.text {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
 }
 
 /// The tokens of one file. Places in them are counted from 0.
@@ -113,7 +129,7 @@ impl<'a> Reader<'a> {
                     if self.text(at + 2) == "path" {
                         path = Some(self.text(at + 4).trim_matches('"'));
                     }
-                    at = self.closing(open);
+                    at = closing(self.tokens, open);
                     if self.is_for_tests(open) {
                         (path, at) = (None, self.part_end(at));
                     }
@@ -121,19 +137,19 @@ impl<'a> Reader<'a> {
                 }
                 "pub" => {
                     exported = true;
-                    at = if next == "(" { self.closing(at + 1) } else { at + 1 };
+                    at = if next == "(" { closing(self.tokens, at + 1) } else { at + 1 };
                     continue;
                 }
                 "macro_rules" => {
                     // Others name an exported macro by the root.
                     modules[0].macros.insert(self.text(at + 2).to_owned(), module);
-                    macro_end = self.closing(at + 3);
+                    macro_end = closing(self.tokens, at + 3);
                     at += 3;
                 }
                 "mod" if self.is_word(at + 1) => {
                     let folder = format!("{}{next}/", modules[module].folder);
                     let child = Module { parent: Some(module), folder, ..Module::default() };
-                    let close = if self.text(at + 2) == "{" { self.closing(at + 2) } else { at + 3 };
+                    let close = if self.text(at + 2) == "{" { closing(self.tokens, at + 2) } else { at + 3 };
                     if let Some(child) = self.child(modules, child, path.take(), (at, close)) {
                         modules[module].children.entry(next.to_owned()).or_default().push(child);
                     }
@@ -223,33 +239,17 @@ impl<'a> Reader<'a> {
 
     /// Whether the attribute that opens here gives the next item to tests alone.
     fn is_for_tests(&self, open: usize) -> bool {
-        let words: Vec<&str> = (open..self.closing(open)).map(|at| self.text(at)).collect();
+        let words: Vec<&str> = (open..closing(self.tokens, open)).map(|at| self.text(at)).collect();
         words.get(1) == Some(&"cfg") && words.contains(&"test") && !words.contains(&"any") && !words.contains(&"not")
-    }
-
-    /// The place behind the bracket that closes the one here.
-    fn closing(&self, open: usize) -> usize {
-        let mut depth = 0_usize;
-        for at in open..self.tokens.len() {
-            match self.text(at) {
-                "(" | "[" | "{" => depth += 1,
-                ")" | "]" | "}" => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth == 0 {
-                return at + 1;
-            }
-        }
-        self.tokens.len()
     }
 
     /// The place behind an item, a statement, a field or an argument.
     fn part_end(&self, mut at: usize) -> usize {
         while self.text(at) == "#" {
-            at = self.closing(at + 1);
+            at = closing(self.tokens, at + 1);
         }
         let name = match (self.text(at), self.text(at + 1)) {
-            ("pub", "(") => self.closing(at + 1),
+            ("pub", "(") => closing(self.tokens, at + 1),
             ("pub", _) => at + 1,
             _ => at,
         };
@@ -260,8 +260,8 @@ impl<'a> Reader<'a> {
                 ")" | "]" | "}" => return at,
                 ";" => return at + 1,
                 "," if has_comma => return at + 1,
-                "{" => return self.closing(at),
-                "(" | "[" => at = self.closing(at),
+                "{" => return closing(self.tokens, at),
+                "(" | "[" => at = closing(self.tokens, at),
                 _ => at += 1,
             }
         }
