@@ -2,11 +2,12 @@
 
 use tautline_buf::Buf;
 use tautline_io::Token;
+use tautline_io::slots::Slots;
 
 /// The thing that a token names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Entry<C, S> {
-    #[default]
+    /// Nothing, while a carrier is taken out.
     Free,
     /// A socket, by its token at the driver behind.
     Socket(Token),
@@ -15,19 +16,12 @@ pub(super) enum Entry<C, S> {
     Stream(Box<S>),
 }
 
-#[derive(Debug)]
-struct Place<C, S> {
-    generation: u32,
-    entry: Entry<C, S>,
-}
-
 /// All tokens of one driver.
 #[derive(Debug)]
 pub(super) struct Table<C, S> {
-    places: Vec<Place<C, S>>,
-    free: Vec<u32>,
-    /// By the indices of the driver behind: our own ones.
-    ours: Vec<u32>,
+    entries: Slots<Entry<C, S>>,
+    /// By the indices of the driver behind: our own tokens. Some are of sockets that have ended.
+    ours: Vec<Token>,
     /// Buffers that nobody needs at the moment, so that idle streams hold none.
     spares: Vec<Buf>,
 }
@@ -39,7 +33,7 @@ const MOST_OF_SPARE: usize = 512 << 10;
 
 impl<C, S> Table<C, S> {
     pub(super) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), ours: Vec::new(), spares: Vec::new() }
+        Self { entries: Slots::new(u32::MAX), ours: Vec::new(), spares: Vec::new() }
     }
 
     pub(super) fn add(&mut self, entry: Entry<C, S>) -> Token {
@@ -47,31 +41,25 @@ impl<C, S> Table<C, S> {
             Entry::Socket(inner) => Some(*inner),
             _ => None,
         };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, entry: Entry::Free });
-            // Each place is a descriptor or a bounded stream of one.
-            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
-        });
-        let place = &mut self.places[index as usize];
-        place.entry = entry;
+        // Each is a descriptor or a bounded stream of one.
+        let token = self.entries.put(entry);
         if let Some(inner) = inner {
             let at = inner.index as usize;
             if self.ours.len() <= at {
-                self.ours.resize(at + 1, u32::MAX);
+                // Those in between get their own tokens later.
+                self.ours.resize(at + 1, token);
             }
-            self.ours[at] = index;
+            self.ours[at] = token;
         }
-        Token { index, generation: place.generation }
+        token
     }
 
     pub(super) fn get(&self, token: Token) -> Option<&Entry<C, S>> {
-        let place = self.places.get(token.index as usize)?;
-        (place.generation == token.generation).then_some(&place.entry)
+        self.entries.get(token)
     }
 
     pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Entry<C, S>> {
-        let place = self.places.get_mut(token.index as usize)?;
-        (place.generation == token.generation).then_some(&mut place.entry)
+        self.entries.get_mut(token)
     }
 
     /// The token at the driver behind, of a socket.
@@ -84,24 +72,12 @@ impl<C, S> Table<C, S> {
 
     /// Our token of a socket of the driver behind.
     pub(super) fn outer(&self, inner: Token) -> Option<Token> {
-        let index = *self.ours.get(inner.index as usize)?;
-        let place = self.places.get(index as usize)?;
-        match &place.entry {
-            Entry::Socket(of) | Entry::Carrier(of, _) if *of == inner => {
-                Some(Token { index, generation: place.generation })
-            }
-            _ => None,
-        }
+        let token = *self.ours.get(inner.index as usize)?;
+        (self.inner(token)? == inner).then_some(token)
     }
 
     pub(super) fn remove(&mut self, token: Token) -> Entry<C, S> {
-        let Some(place) = self.places.get_mut(token.index as usize) else { return Entry::Free };
-        if place.generation != token.generation || matches!(place.entry, Entry::Free) {
-            return Entry::Free;
-        }
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(token.index);
-        core::mem::replace(&mut place.entry, Entry::Free)
+        self.entries.remove(token).unwrap_or(Entry::Free)
     }
 
     /// Gives `buf` memory, if it has none.
