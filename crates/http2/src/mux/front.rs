@@ -80,10 +80,6 @@ impl State {
         self.has_news() || !self.resting.is_empty()
     }
 
-    fn carrier_of(&mut self, stream: Token) -> Option<Token> {
-        self.table.stream(stream).map(|stream| stream.carrier)
-    }
-
     /// Ends carriers that have had no stream for long.
     pub(super) fn sweep(&mut self) {
         if self.carriers.is_empty() || self.now < self.swept + SWEEP {
@@ -300,7 +296,7 @@ impl Driver for Front<'_> {
         if let Some(inner) = self.state.table.inner(token) {
             return self.behind.shutdown(inner);
         }
-        let Some(of) = self.state.carrier_of(token) else { return };
+        let Some(of) = self.state.table.stream(token).map(|stream| stream.carrier) else { return };
         carrier::shut(&mut self.state.table, token, &mut self.state.news);
         self.state.mark_dirty(of);
     }
