@@ -1,7 +1,6 @@
 //! A connection that carries lanes: its TLS and its HTTP/2.
 
-use super::lane::Lane;
-use super::lanes::Lanes;
+use super::lane::{Lane, Lanes};
 use crate::carrier_tls::CarrierTls;
 use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;

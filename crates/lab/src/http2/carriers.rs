@@ -1,8 +1,7 @@
 //! The state of the driver in front: carriers, lanes, and what their loop does not know yet.
 
 use super::carrier::{Carrier, News};
-use super::lane::Lane;
-use super::lanes::Lanes;
+use super::lane::{Lane, Lanes};
 use super::plan::Plan;
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +16,8 @@ const NONE: usize = usize::MAX;
 pub(super) struct State {
     plan: Plan,
     pub(super) lanes: Lanes,
+    /// By the indices of their sockets at the driver behind.
     carriers: Vec<Option<Box<Carrier>>>,
-    free: Vec<usize>,
-    /// The places of carriers, by the indices of the driver behind.
-    by_inner: Vec<usize>,
     pub(super) news: VecDeque<News>,
     dirty: Vec<usize>,
     scratch: Buf,
@@ -32,10 +29,8 @@ impl State {
     pub(super) fn new(plan: Plan) -> Self {
         Self {
             plan,
-            lanes: Lanes::default(),
+            lanes: Lanes::new(u32::MAX),
             carriers: Vec::new(),
-            free: Vec::new(),
-            by_inner: Vec::new(),
             news: VecDeque::new(),
             dirty: Vec::new(),
             scratch: Buf::new(),
@@ -57,7 +52,7 @@ impl State {
     }
 
     fn place_of(&self, inner: Token) -> Option<usize> {
-        let place = *self.by_inner.get(inner.index as usize)?;
+        let place = inner.index as usize;
         (self.carrier(place)?.inner == inner).then_some(place)
     }
 
@@ -77,7 +72,7 @@ impl State {
             Some(place) => place,
             None => self.begin(address, connect)?,
         };
-        let lane = self.lanes.add(Lane::new(place));
+        let lane = self.lanes.put(Box::new(Lane::new(place)));
         if let Some(carrier) = at(&mut self.carriers, place) {
             carrier.add(lane, &mut self.news);
         }
@@ -87,17 +82,12 @@ impl State {
     fn begin(&mut self, address: &Address, connect: impl FnOnce() -> io::Result<Token>) -> io::Result<usize> {
         let session = (self.plan.session)().map_err(|error| io::Error::other(error.to_string()))?;
         let inner = connect()?;
-        let carrier = Some(Box::new(Carrier::new(inner, address.clone(), (session, self.plan.info.clone()))));
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.carriers.push(None);
-            self.carriers.len() - 1
-        });
-        self.carriers[place] = carrier;
-        let index = inner.index as usize;
-        if self.by_inner.len() <= index {
-            self.by_inner.resize(index + 1, NONE);
+        let place = inner.index as usize;
+        if self.carriers.len() <= place {
+            self.carriers.resize_with(place + 1, || None);
         }
-        self.by_inner[index] = place;
+        let carrier = Carrier::new(inner, address.clone(), (session, self.plan.info.clone()));
+        self.carriers[place] = Some(Box::new(carrier));
         Ok(place)
     }
 
@@ -141,7 +131,7 @@ impl State {
 
     /// Ends a carrier at once, and all its lanes.
     fn fail(&mut self, place: usize, why: &str, behind: &mut dyn Driver) {
-        let Some(mut carrier) = self.remove(place) else { return };
+        let Some(mut carrier) = self.carriers.get_mut(place).and_then(Option::take) else { return };
         for &token in &carrier.lanes {
             // The place may soon be another carrier's.
             if let Some(lane) = self.lanes.get_mut(token) {
@@ -154,12 +144,6 @@ impl State {
             let _ = behind.send(carrier.inner, alert);
         }
         behind.close(carrier.inner, false);
-    }
-
-    fn remove(&mut self, place: usize) -> Option<Box<Carrier>> {
-        let carrier = self.carriers.get_mut(place)?.take()?;
-        self.free.push(place);
-        Some(carrier)
     }
 
     /// Takes bytes of a lane. Returns the buffer, unless bytes of it wait.
@@ -207,7 +191,7 @@ impl State {
         if !carrier.lanes.is_empty() {
             return self.mark_dirty(place);
         }
-        let Some(mut carrier) = self.remove(place) else { return };
+        let Some(mut carrier) = self.carriers.get_mut(place).and_then(Option::take) else { return };
         carrier.end();
         if let Ok(Some(last)) = carrier.output() {
             let _ = behind.send_last(carrier.inner, last);

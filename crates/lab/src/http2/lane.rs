@@ -4,11 +4,15 @@ use tautline::http::header::{CONTENT_LENGTH, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEB
 use tautline::http::{HeaderValue, Method, Request, StatusCode, Uri};
 use tautline::http2::{Code, Connection, ResponseHead};
 use tautline::layers::buf::Buf;
+use tautline::layers::io::slots::Slots;
 use tautline::layers::ws::handshake::{HeadLimits, HeadReader, Origins, Policy, accept, is_upgrade};
+
+/// All lanes of a driver, by their tokens.
+pub(super) type Lanes = Slots<Box<Lane>>;
 
 /// A lane.
 pub(super) struct Lane {
-    /// The place of the connection that carries it.
+    /// The place of the connection that carries it, which is the index of its socket.
     pub(super) carrier: usize,
     /// The stream of its request, until both directions have ended.
     pub(super) stream: Option<u32>,

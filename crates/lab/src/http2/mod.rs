@@ -11,7 +11,6 @@ mod carriers;
 mod dialer;
 mod front;
 mod lane;
-mod lanes;
 mod over;
 mod plan;
 mod sink;
