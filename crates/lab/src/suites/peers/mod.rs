@@ -13,7 +13,6 @@ use crate::rounds::{Plan, Runs};
 use crate::table::number;
 use crate::{DriverKind, Error, Metric, Protocol, Target};
 use more::{MoreCase, Work};
-use std::ops::Range;
 use std::time::Duration;
 use table::table;
 use tautline::layers::tls_records::aead::Provider;
@@ -66,10 +65,10 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     for resumed in [false, true] {
         more.extend(all.iter().map(|&kind| MoreCase::row(kind, Work::Handshake { resumed }, 0.0)));
     }
-    measure_more(lab, &servers, &mut more, &plan, 0.5..0.65)?;
+    row::measure_tolerant(lab, &mut more, &plan, 0.5..0.65, |lab, case, _| case.measure(lab, &servers))?;
     if let Some(rate) = common_rate(&echoes) {
         let mut rows: Vec<_> = all.iter().map(|&kind| MoreCase::row(kind, Work::CommonRate, rate)).collect();
-        measure_more(lab, &servers, &mut rows, &plan, 0.65..0.8)?;
+        row::measure_tolerant(lab, &mut rows, &plan, 0.65..0.8, |lab, case, _| case.measure(lab, &servers))?;
         more.extend(rows);
     }
     drop(servers);
@@ -85,16 +84,6 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     Ok(())
 }
 
-fn measure_more(
-    lab: &mut Lab<'_>,
-    servers: &Servers,
-    rows: &mut [Row<MoreCase>],
-    plan: &Plan,
-    share: Range<f64>,
-) -> Result<(), Error> {
-    row::measure_tolerant(lab, rows, plan, share, |lab, case, _| case.measure(lab, servers))
-}
-
 /// Messages to everyone, by servers of their own.
 fn broadcasts(lab: &mut Lab<'_>, all: &[Kind], failures: &mut Failures) -> Result<Vec<Row<MoreCase>>, Error> {
     let kinds: Vec<Kind> = all.iter().copied().filter_map(more::broadcaster).collect();
@@ -102,7 +91,7 @@ fn broadcasts(lab: &mut Lab<'_>, all: &[Kind], failures: &mut Failures) -> Resul
     let kinds = kinds.into_iter().filter(|&kind| failures.spare(kind));
     let mut rows: Vec<_> = kinds.map(|kind| MoreCase::row(kind, Work::Broadcast, 0.0)).collect();
     let plan = lab.plan(BUDGET);
-    measure_more(lab, &servers, &mut rows, &plan, 0.8..0.9)?;
+    row::measure_tolerant(lab, &mut rows, &plan, 0.8..0.9, |lab, case, _| case.measure(lab, &servers))?;
     Ok(rows)
 }
 
