@@ -3,12 +3,12 @@
 use crate::driver::{Driver, simulate};
 use crate::host::Host;
 use crate::plan::{Passing, proxy_address, server_address};
-use crate::world::World;
+use crate::world::{World, held, left};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tautline_engine::{Config, Holdings, Shard};
+use tautline_engine::{Config, Shard};
 use tautline_io::ListenOptions;
 use tautline_proxy::edge::Edge;
 use tautline_proxy::{Live, config};
@@ -81,9 +81,7 @@ impl<E: Engine> World<E> {
 
     pub(crate) fn check_proxies_ended(&self) {
         for (proxy, shard) in self.proxies.iter().enumerate() {
-            let counters = shard.counters();
-            let left = [counters.connections, counters.handshaking, counters.http, counters.open];
-            if left != [0; 4] || !shard.is_idle() {
+            if let Some(left) = left(shard) {
                 self.net.borrow_mut().find(format!("proxy {proxy} has not ended: {left:?}"));
             }
         }
@@ -91,19 +89,11 @@ impl<E: Engine> World<E> {
 
     /// The holdings of proxies after everything has ended.
     pub(crate) fn held_by_proxies(&self) -> Vec<String> {
-        let mut findings = Vec::new();
-        for (proxy, shard) in self.proxies.iter().enumerate() {
-            let holdings = shard.holdings();
-            let mut nothing = Holdings::default();
-            nothing.pooled = holdings.pooled;
-            if shard.is_drained() {
-                // Its loop has ended before its last timers.
-                nothing.timers = holdings.timers;
-            }
-            if holdings != nothing || holdings.pooled > self.plan.server.limits.pool {
-                findings.push(format!("proxy {proxy} holds {holdings:?} after everything has ended"));
-            }
-        }
-        findings
+        let most = self.plan.server.limits.pool;
+        let findings = self.proxies.iter().enumerate().filter_map(|(proxy, shard)| {
+            let held = held(shard, most)?;
+            Some(format!("proxy {proxy} holds {held:?} after everything has ended"))
+        });
+        findings.collect()
     }
 }

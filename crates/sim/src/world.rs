@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tautline_engine::{Config, Holdings, Shard, SharedLimits, Target};
+use tautline_engine::{Config, Handler, Holdings, Shard, SharedLimits, Target};
 use tautline_io::ListenOptions;
 use tautline_proxy::edge::Edge;
 use tautline_testkit::Random;
@@ -262,9 +262,7 @@ impl<E: Engine> World<E> {
             self.is_ended = true;
             self.ledger.borrow_mut().check_end();
             for (host, shard) in self.hosts.iter().enumerate() {
-                let counters = shard.counters();
-                let left = [counters.connections, counters.handshaking, counters.http, counters.open];
-                if left != [0; 4] || !shard.is_idle() {
+                if let Some(left) = left(shard) {
                     self.net.borrow_mut().find(format!("host {host} has not ended: {left:?}"));
                 }
             }
@@ -333,17 +331,10 @@ impl<E: Engine> World<E> {
         let mut findings = self.net.borrow().findings.clone();
         findings.extend(self.ledger.borrow().findings.iter().cloned());
         if findings.is_empty() {
+            let most = self.plan.server.limits.pool.max(self.plan.client.limits.pool);
             for (host, shard) in self.hosts.iter().enumerate() {
-                let holdings = shard.holdings();
-                let limit = self.plan.server.limits.pool.max(self.plan.client.limits.pool);
-                let mut nothing = Holdings::default();
-                nothing.pooled = holdings.pooled;
-                if shard.is_drained() {
-                    // Its loop has ended before its last timers.
-                    nothing.timers = holdings.timers;
-                }
-                if holdings != nothing || holdings.pooled > limit {
-                    findings.push(format!("host {host} holds {holdings:?} after everything has ended"));
+                if let Some(held) = held(shard, most) {
+                    findings.push(format!("host {host} holds {held:?} after everything has ended"));
                 }
             }
             findings.extend(self.held_by_proxies());
@@ -365,4 +356,23 @@ impl<E: Engine> World<E> {
             findings,
         }
     }
+}
+
+/// The connections that a loop still has at the end, if it has any or still works.
+pub(crate) fn left<E: Engine, H: Handler>(shard: &Shard<E, H>) -> Option<[u64; 4]> {
+    let counters = shard.counters();
+    let left = [counters.connections, counters.handshaking, counters.http, counters.open];
+    (left != [0; 4] || !shard.is_idle()).then_some(left)
+}
+
+/// The holdings of a loop after everything has ended, if it holds anything but pooled buffers of at most this size.
+pub(crate) fn held<E: Engine, H: Handler>(shard: &Shard<E, H>, most_pooled: usize) -> Option<Holdings> {
+    let holdings = shard.holdings();
+    let mut nothing = Holdings::default();
+    nothing.pooled = holdings.pooled;
+    if shard.is_drained() {
+        // Its loop has ended before its last timers.
+        nothing.timers = holdings.timers;
+    }
+    (holdings != nothing || holdings.pooled > most_pooled).then_some(holdings)
 }
