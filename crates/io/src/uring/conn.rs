@@ -126,10 +126,6 @@ impl Conn {
             _ => {}
         }
     }
-
-    pub(super) fn backlog_len(&self) -> usize {
-        self.backlog.as_ref().map_or(0, |backlog| backlog.len())
-    }
 }
 
 /// Bytes that wait for the sink, with room in front.

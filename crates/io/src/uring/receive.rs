@@ -246,7 +246,7 @@ impl Driver {
         }
         let over = conn.finished || conn.ending.is_some();
         let silent = over || conn.paused;
-        let full = conn.backlog_len() > self.config.receive_buffer;
+        let full = conn.backlog.as_ref().is_some_and(|backlog| backlog.len() > self.config.receive_buffer);
         match conn.receiving {
             Multi::Idle if !silent && !conn.hungry && !full => {
                 conn.receiving = Multi::Armed;
