@@ -154,9 +154,7 @@ impl DriverConfig {
         }
         Ok(self)
     }
-}
 
-impl DriverConfig {
     /// Opens TCP connections from this address of the machine.
     ///
     /// # Errors
