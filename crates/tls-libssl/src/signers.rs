@@ -3,8 +3,7 @@ use crate::sys::{Identity, KeyKind};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::time::Instant;
-use tautline_tls::hello::{Hello, begins};
-use tautline_tls::record::{Front, front};
+use tautline_tls::hello::{Hello, first_record};
 use tautline_tls::{KeyCost, Signing};
 
 /// A server's keys with the times that they take to sign.
@@ -45,11 +44,7 @@ impl Signers {
 
     /// The cost of the signature for a client, from its first bytes; `None` unless they hold a whole record of a ClientHello.
     pub(crate) fn signing(&self, wire: &[u8]) -> Option<Signing> {
-        let Front::Whole(len) = front(wire) else { return None };
-        let record = &wire[..len];
-        if !begins(record) {
-            return None;
-        }
+        let record = first_record(wire)?;
         let Some(hello) = Hello::read(record) else {
             // The ClientHello spans several records, which honest clients do only above 16 KiB: the slowest key is assumed.
             let time = self.kinds.iter().filter_map(|kind| kind.time).max()?;

@@ -3,8 +3,7 @@ use crate::resolver::Resolver;
 use rustls::{ServerConfig, SignatureScheme};
 use std::borrow::Cow;
 use std::sync::Arc;
-use tautline_tls::hello::{Hello, begins, joined};
-use tautline_tls::record::{Front, front};
+use tautline_tls::hello::{Hello, first_record, joined};
 use tautline_tls::{KeyCost, Signing};
 
 /// A server's rustls configurations: pairs that differ only in whose order of cipher suites decides, and those for authorities.
@@ -74,11 +73,7 @@ impl ServerConfigs {
 
     /// The cost of the signature for a client, from its first bytes; `None` unless they hold a whole record of a ClientHello.
     pub(crate) fn signing(&self, wire: &[u8]) -> Option<Signing> {
-        let Front::Whole(len) = front(wire) else { return None };
-        let record = &wire[..len];
-        if !begins(record) {
-            return None;
-        }
+        let record = first_record(wire)?;
         let (time, may_resume) = match Hello::read(record) {
             Some(hello) => {
                 let schemes: Vec<_> = hello.schemes().into_iter().map(SignatureScheme::from).collect();

@@ -15,6 +15,13 @@ pub const fn begins(record: &[u8]) -> bool {
     matches!(record, [22, _, _, _, _, 1, ..])
 }
 
+/// The first record of a client; `None` unless all of it is there, and it begins a ClientHello.
+#[must_use]
+pub fn first_record(wire: &[u8]) -> Option<&[u8]> {
+    let Front::Whole(len) = front(wire) else { return None };
+    Some(&wire[..len]).filter(|record| begins(record))
+}
+
 /// Joins a ClientHello that spans whole records, which then looks like one record. `None` if its end has not come yet.
 ///
 /// Records that hold no ClientHello, or one that is too long or in too many pieces, stay as they are.
