@@ -39,7 +39,7 @@ impl Deferred {
     }
 
     /// `timeout`, but at most the time until the earliest work is due.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(chore) = self.next() else { return timeout };
         let chore = chore.saturating_duration_since(Instant::now());

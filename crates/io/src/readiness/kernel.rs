@@ -21,6 +21,7 @@ type Sealing = [Option<Box<Transmit>>];
 
 /// Sends until the kernel has no room for more. Records that the kernel seals go without `flags`: `MSG_MORE` would
 /// keep a record open.
+#[inline(always)]
 pub(super) fn send(
     conn: &Conn,
     token: Token,
