@@ -290,5 +290,6 @@ fn a_thousand_reloads_under_load() {
     let ((live_before, resident_before), (live, resident)) = (measured[0], measured[4]);
     // If 1000 configurations were kept, they would take 2.4 MiB. Buffers of the loops come and go by 0.1 MiB.
     assert!(live - live_before < 512 << 10, "{measured:?}");
-    assert!(resident.saturating_sub(resident_before) < 4 << 20, "{measured:?}");
+    // Mapped memory is not among that. The allocator's arenas grow by some MiB on a busy machine while nothing is kept.
+    assert!(resident.saturating_sub(resident_before) < 16 << 20, "{measured:?}");
 }

@@ -65,7 +65,7 @@ fn send(from: &mut End<Session>, to: &mut End<Session>, data: &[u8], burst: usiz
 
 #[test]
 fn spilled_output_is_not_lost() {
-    converse(500_000);
+    converse(100_000);
 }
 
 /// If the output does not fit the window, the rest follows in order.
