@@ -1,4 +1,4 @@
-//! Results of long builds, which all profiles share.
+//! Results of long builds, which profiles share.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
