@@ -2,8 +2,8 @@
 
 use std::env;
 
-/// The level of optimisation for a library whose cryptography is written in assembly: `usual`, or 0 in a program that is not
-/// optimised either, since compiling it then takes less than half of the time.
+/// The level of optimisation for a library most of whose cryptography is assembly: `usual`, or 0 in a program that is not
+/// optimised either, since compiling it then takes half of the time.
 #[must_use]
 pub fn opt_level(usual: u32) -> u32 {
     if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") { 0 } else { usual }

@@ -8,27 +8,24 @@ use tautline_tls_build as tools;
 pub(crate) fn library() -> Result<(), String> {
     let (version, sources) = tools::find_package("aws-lc-sys")?;
     let include: Vec<PathBuf> = std::env::split_paths(&include(&version)?).collect();
-    let name = format!("aws-lc-ssl-{version}-O{}", tools::opt_level(2));
-    let folder =
-        tools::build_once(&name, &["build/aws_lc.rs"], |dir| compile(&sources.join("aws-lc/ssl"), &include, dir))?;
+    let level = tools::opt_level(2);
+    let folder = tools::build_once(&format!("aws-lc-ssl-{version}-O{level}"), &["build/aws_lc.rs"], |dir| {
+        compile(&sources.join("aws-lc/ssl"), &include, level, dir)
+    })?;
     let shim = shim("aws_lc", &include)?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
     Ok(())
 }
 
-fn compile(sources: &Path, include: &[PathBuf], dir: &Path) -> Result<(), String> {
+fn compile(sources: &Path, include: &[PathBuf], level: u32, dir: &Path) -> Result<(), String> {
     let entries = std::fs::read_dir(sources).map_err(|error| format!("{}: {error}", sources.display()))?;
     let mut files: Vec<_> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_source(path)).collect();
     files.sort();
     let mut cc = cc::Build::new();
     cc.cpp(true).std("c++14").files(files).includes(include).out_dir(dir).cargo_metadata(false).warnings(false);
-    cc.opt_level(tools::opt_level(2))
-        .pic(true)
-        .debug(false)
-        .define("BORINGSSL_IMPLEMENTATION", None)
-        .define("NDEBUG", None);
+    cc.opt_level(level).pic(true).debug(false).define("BORINGSSL_IMPLEMENTATION", None).define("NDEBUG", None);
     cc.flag("-fno-exceptions").flag("-fno-rtti").try_compile("ssl").map_err(|error| format!("aws-lc: {error}"))
 }
 
